@@ -5,6 +5,7 @@ A test asks for what it needs by fixture. What the machine cannot give makes the
 fail when CI=true, so that a green run in CI means that everything ran.
 """
 
+import contextlib
 import os
 import pathlib
 import shlex
@@ -14,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("COMMUTATOR_SHARED", ROOT.parent / "shared"))
-CLUSTER = os.environ.get("COMMUTATOR_CLUSTER", str(ROOT / "e2e/cluster/cluster"))
+CLUSTER = ROOT / "e2e/cluster/cluster"
 
 
 def unavailable(why):
@@ -36,16 +37,19 @@ def run(*command, check=True, **options):
 class Kube:
     """An API server and the clients for it."""
 
-    def __init__(self, kubeconfig, kubectl, helm):
+    def __init__(self, kubeconfig, tools):
         self.kubeconfig = kubeconfig
-        self._kubectl = kubectl
-        self._helm = helm
+        self._tools = tools
 
     def kubectl(self, *words, **options):
-        return run(self._kubectl, "--kubeconfig", self.kubeconfig, *words, **options)
+        return run(self._tools / "kubectl", "--kubeconfig", self.kubeconfig, *words, **options)
 
     def helm(self, *words, **options):
-        return run(self._helm, "--kubeconfig", self.kubeconfig, *words, **options)
+        return run(self._tools / "helm", "--kubeconfig", self.kubeconfig, *words, **options)
+
+    def apply_crds(self):
+        self.kubectl("apply", "--server-side", "-f", ROOT / "crds")
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds")
 
     def kinds(self, api_version="nvidia.com/v1alpha1"):
         """A function from a kind to its client (get, create, patch, watch ...)."""
@@ -54,6 +58,21 @@ class Kube:
         config.load_kube_config(self.kubeconfig, client_configuration=configuration)
         api = dynamic.DynamicClient(client.ApiClient(configuration))
         return lambda kind: api.resources.get(api_version=api_version, kind=kind)
+
+
+@contextlib.contextmanager
+def api_server(tools):
+    """A fresh API server: no controllers, no nodes, no objects."""
+    # The command inside tells where the server is and then lives as long as our end of its input.
+    with subprocess.Popen([CLUSTER, "api", "--", "sh", "-c", 'echo "$KUBECONFIG"; exec cat'], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        try:
+            kubeconfig = server.stdout.readline().strip()
+            if not kubeconfig:
+                pytest.fail("the API server did not start")
+            yield Kube(kubeconfig, tools)
+        finally:
+            server.stdin.close()
 
 
 @pytest.fixture(scope="session")
@@ -66,30 +85,25 @@ def shared():
 
 @pytest.fixture(scope="session")
 def tools():
-    """Paths of the programs that the cluster harness builds, by name (KUBECTL, HELM ...)."""
-    if not os.access(CLUSTER, os.X_OK):
-        unavailable(f"no {CLUSTER}")
-    done = run(CLUSTER, "env", check=False)
-    if done.returncode != 0:
-        unavailable(f"{CLUSTER} env: {done.stderr.strip()}")
-    lines = (line.removeprefix("export ") for line in done.stdout.splitlines() if "=" in line)
-    return {name: shlex.split(value)[0] if value else ""
-            for name, value in (line.split("=", 1) for line in lines)}
+    """The folder of the programs that the cluster harness builds: kubectl, helm ..."""
+    path = pathlib.Path(run(CLUSTER, "build", "--path").stdout.strip())
+    if not path.is_dir():
+        unavailable(f"the cluster's programs are not built; run: {CLUSTER} build")
+    return path
 
 
 @pytest.fixture(scope="session")
 def api(tools):
-    """A fresh API server with our CRDs, for the session: no controllers, no nodes."""
-    # The command inside tells where the server is and then lives as long as our end of its input.
-    with subprocess.Popen([CLUSTER, "api", "--", "sh", "-c", 'echo "$KUBECONFIG"; exec cat'], text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        try:
-            kubeconfig = server.stdout.readline().strip()
-            if not kubeconfig:
-                unavailable("the API server did not start")
-            kube = Kube(kubeconfig, tools["KUBECTL"], tools["HELM"])
-            kube.kubectl("apply", "--server-side", "-f", ROOT / "crds")
-            kube.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds")
-            yield kube
-        finally:
-            server.stdin.close()
+    """An API server with our CRDs, for the session."""
+    with api_server(tools) as kube:
+        kube.apply_crds()
+        yield kube
+
+
+@pytest.fixture(scope="session")
+def cluster(tools):
+    """The running cluster. The tests must run in its network, so that they reach pods and Services."""
+    kube = Kube(os.environ.get("KUBECONFIG", ""), tools)
+    if kube.kubectl("get", "--raw", "/readyz", "--request-timeout=5s", check=False).returncode != 0:
+        unavailable(f"no cluster here; run: {CLUSTER} up, then the tests through {CLUSTER} in")
+    return kube

@@ -149,7 +149,7 @@ def test_fits_in_an_annotation(plural):
 def test_generated_from_this_api_server(api, tools, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "crds"))
     generate = importlib.import_module("generate").generate
-    made = dict(generate([tools["KUBECTL"], "--kubeconfig", api.kubeconfig]))
+    made = dict(generate([str(tools / "kubectl"), "--kubeconfig", api.kubeconfig]))
     assert sorted(made) == sorted(path.name for path in (ROOT / "crds").glob("*.yaml"))
     for name, text in made.items():
         assert text == (ROOT / "crds" / name).read_text(), f"{name}: run crds/generate.py"
