@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP server: the only server interface that upper layers see. (Plain HTTP/1.1 on our loop.)
+ *
+ * A handler is called on the loop with the complete request and answers now or later: whole
+ * (http_respond) or as a stream (http_stream_begin, http_stream_write…, http_stream_end). The head
+ * of a stream leaves together with its first bytes, in one write.
+ *
+ * An exchange is owned by the server; a handler that answers later keeps the pointer until it has
+ * answered or `gone` was called (client left, server stopping), after which it is dead. Views of the
+ * request live as long as the exchange. Every answer is on one loop thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/str.h"
+#include "lib/net/http1.h"
+#include "lib/net/loop.h"
+
+struct http_server;
+struct http_exchange;
+
+typedef void (*http_handler)(struct http_exchange *x, void *arg);
+
+struct http_route {
+    const char *method;
+    const char *path;      /* exact, or a prefix when it ends in '*' */
+    http_handler handle;
+    size_t body_bytes;     /* 0 = the server's limit */
+};
+
+struct http_server_conf {
+    const char *host;      /* numeric */
+    uint16_t port;         /* 0 = a free one */
+    size_t connections_max;
+    size_t head_bytes, body_bytes;
+    uint64_t idle_ms;      /* kept connection without a request, or a request that stalls */
+    const struct http_route *routes;
+    size_t n_routes;
+    void *arg;             /* for handlers */
+    /* Answers errors that no handler sees (400, 404, 405, 413, 431 …); NULL = plain text. */
+    void (*on_error)(struct http_exchange *x, int status, const char *why, void *arg);
+};
+
+MUST_CHECK int http_server_start(struct http_server **ret, struct loop *l,
+                                 const struct http_server_conf *conf, struct err *e);
+uint16_t http_server_port(const struct http_server *s);
+/* No new connections; idle ones close; @drained is called when the last exchange has ended. */
+void http_server_stop(struct http_server *s, loop_fn drained, void *arg);
+struct http_server *http_server_free(struct http_server *s); /* aborts what is left */
+size_t http_server_connections(const struct http_server *s);
+/* Connections refused because connections_max was reached, since the start. */
+uint64_t http_server_refused(const struct http_server *s);
+
+const struct http1_request *http_request(const struct http_exchange *x);
+struct loop *http_exchange_loop(struct http_exchange *x);
+/* Called once if the exchange ends before it was answered. */
+void http_on_gone(struct http_exchange *x, loop_fn gone, void *arg);
+/* Extra response header, before responding; copied. */
+void http_add_header(struct http_exchange *x, const char *name, struct str value);
+
+void http_respond(struct http_exchange *x, int status, const char *content_type, struct str body);
+void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
+void http_stream_write(struct http_exchange *x, struct str data); /* copies */
+void http_stream_end(struct http_exchange *x);
+/* Closes without the terminating chunk, so that the client sees a broken stream. */
+void http_stream_abort(struct http_exchange *x);
+/* Bytes that the client has not taken yet. */
+size_t http_stream_backlog(const struct http_exchange *x);
+/* Called when the backlog has fallen to 0. */
+void http_on_drained(struct http_exchange *x, loop_fn drained, void *arg);
