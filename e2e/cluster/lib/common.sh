@@ -14,8 +14,8 @@ KUBE_NAME=${KUBE_NAME:-commutator}
 # every BUILD on the machine talks to the same cluster.
 RUN_DIR=/run/commutator
 RUN_LINK=$RUN_DIR/$KUBE_NAME
-WANTED_STATE=$(realpath -m "${KUBE_STATE:-$BUILD/cluster}")
-KUBE_STATE=$(readlink "$RUN_LINK" || echo "$WANTED_STATE")
+NEW_STATE=$(realpath -m "${KUBE_STATE:-$BUILD/cluster}")
+STATE=$(readlink "$RUN_LINK" || echo "$NEW_STATE")
 
 # full: everything. control: no node (no containerd, kubelet, kube-proxy, DNS).
 KUBE_MODE=${KUBE_MODE:-full}
@@ -43,20 +43,21 @@ seconds_since() {
   printf '%d.%d' $((us / 1000000)) $((us / 100000 % 10))
 }
 
-# The 22nd field of /proc/PID/stat: together with the pid it names one process.
+# When the process started, in ticks: together with the pid it names one process.
+# Fails for one that has ended, reaped or not.
 start_time() {
   local stat
   stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
   # shellcheck disable=SC2086
   set -- ${stat##*) }
-  echo "${20}"
+  [ "$1" != Z ] && echo "${20}"
 }
 
 # Prints the pid (seen from outside) of the process that is pid 1 in the
 # cluster's namespaces; fails when the cluster does not run.
 init_pid() {
   local pid started
-  read -r pid started 2>/dev/null <"$KUBE_STATE/init" || return 1
+  read -r pid started 2>/dev/null <"$STATE/init" || return 1
   [ "$(start_time "$pid")" = "$started" ] && echo "$pid"
 }
 
@@ -74,7 +75,7 @@ in_node() {
   nsenter -t "$pid" -n -m -p "$@"
 }
 
-kubectl() { KUBECONFIG=$KUBE_STATE/pki/admin.kubeconfig in_net "$KUBE_STATE/bin/kubectl" "$@"; }
+kubectl() { KUBECONFIG=$STATE/pki/admin.kubeconfig in_net "$STATE/bin/kubectl" "$@"; }
 
 # Where cgroups are mounted, one "TYPE PATH" per line.
 cgroup_mounts() { awk '$3 ~ /^cgroup2?$/ {print $3, $2}' /proc/mounts; }
