@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# The test cluster and the container image. Needs ROOT, BUILD and BIN.
-CLUSTER := BUILD=$(BUILD) $(ROOT)/e2e/cluster/cluster
+# The test cluster and the container image.
+
+CLUSTER   := env BUILD=$(abspath $(BUILD)) $(ROOT)/e2e/cluster/cluster
 IMAGE_TAR := $(BUILD)/image/dynamo-dev.tar
 
 .PHONY: cluster-up cluster-down image image-load
+cluster-up: ## start the Kubernetes test cluster (installs and builds what it needs)
+	$(Q)$(CLUSTER) up
 
-cluster-up:    ## Start the Kubernetes test cluster (root; installs and builds what it needs)
-	@$(CLUSTER) up
+cluster-down: ## stop the test cluster and remove its state
+	$(Q)$(CLUSTER) down
 
-cluster-down:  ## Stop the test cluster and remove its state
-	@$(CLUSTER) down
+$(IMAGE_TAR): $(PROGRAMS) $(shell find $(ROOT)/image $(wildcard $(ROOT)/examples/model) -type f)
+	$(Q)$(ROOT)/image/build $(BIN) $@
 
-image: all     ## Build the container image as a tar, without a registry
-	@$(ROOT)/image/build $(BIN) $(IMAGE_TAR)
+image: $(IMAGE_TAR) ## make the container image build/image/dynamo-dev.tar
 
-image-load: image  ## Build the image and give it to the running cluster
-	@$(CLUSTER) load $(IMAGE_TAR)
+image-load: $(IMAGE_TAR) ## give the image to the running cluster
+	$(Q)$(CLUSTER) load $<
