@@ -17,6 +17,8 @@ enum { DIGEST_HEX_SIZE = 65, UUID_TEXT_SIZE = 37 };
 
 void digest_sha256_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE]);
 void digest_blake3_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE]);
+/* Lower-case hex of 32 bytes. */
+void digest_hex(const uint8_t sum[32], char ret_hex[DIGEST_HEX_SIZE]);
 /* SipHash-1-3 with both keys zero over @data. */
 uint64_t digest_siphash13(struct str data);
 void base64_encode(struct buf *out, struct str data);
