@@ -130,7 +130,7 @@ main() {
   flock -n 9 || { log "another build is running; waiting for it"; flock 9; }
   [ -d "$bin" ] && exit 0
   go=$(go_command)
-  export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOBIN=''
+  export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-mod=readonly -buildvcs=false"
   log "building Kubernetes and friends with $("$go" env GOVERSION) into $bin"
   part=$bin.part
   rm -rf "$part"
