@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the messages of a chat request to the prompt: which template of a model applies, how
+ * messages look to it, and which variables it sees (wire.md 8.4).
+ *
+ * A struct chat is immutable after load; any number of threads may render. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <time.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+struct chat;
+struct err;
+struct json;
+
+/* All borrowed during the call. */
+struct chat_input {
+    const struct json *messages; /* array, as the client sent it */
+    const struct json *tools;    /* array; NULL or null when absent */
+    const struct json *args;     /* object, chat_template_args or chat_template_kwargs; may be NULL */
+    const struct tm *now;        /* local time, for strftime_now(); may be NULL */
+};
+
+/*
+ * @config is tokenizer_config.json. @file is the content of the card's chat template file, which
+ * comes first; STR_NULL when the card has none. -ENOENT when neither holds a template, -EINVAL or
+ * -ENOTSUP when a template does not parse.
+ */
+MUST_CHECK int chat_load(struct chat **ret, const struct json *config, struct str file,
+                         struct err *e);
+struct chat *chat_free(struct chat *c);
+DEFINE_CLEANUP(struct chat *, chat_free)
+
+/* Whether the template wants message content as arrays of parts (probed at load). */
+bool chat_wants_parts(const struct chat *c);
+/* Appends the prompt to @out, add_generation_prompt on. Errors as template_render(), and -EINVAL
+ * when messages or tools have the wrong shape. */
+MUST_CHECK int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out,
+                           struct err *e);
