@@ -60,17 +60,19 @@ MUST_CHECK bool json_pull_key(struct json_pull *p, struct str *ret_key);
 /* Whether another element follows in the current array; false at its end (then left) or on error. */
 MUST_CHECK bool json_pull_element(struct json_pull *p);
 
-/* Scalars; false on another kind or range (an error). */
-MUST_CHECK bool json_pull_u64(struct json_pull *p, uint64_t *ret);
-MUST_CHECK bool json_pull_i64(struct json_pull *p, int64_t *ret);
-MUST_CHECK bool json_pull_f64(struct json_pull *p, double *ret);
-MUST_CHECK bool json_pull_bool(struct json_pull *p, bool *ret);
+/* Scalars; false, and *ret untouched, on another kind or range (an error that json_pull_end() tells,
+ * so that a reader which has set its defaults need not look at each result). */
+bool json_pull_u64(struct json_pull *p, uint64_t *ret);
+bool json_pull_i64(struct json_pull *p, int64_t *ret);
+bool json_pull_f64(struct json_pull *p, double *ret);
+bool json_pull_bool(struct json_pull *p, bool *ret);
 /* True and consumed when the next value is null; false otherwise (not an error). */
 bool json_pull_null(struct json_pull *p);
 /* View of the string between its quotes, escapes not decoded. */
-MUST_CHECK bool json_pull_raw_string(struct json_pull *p, struct str *ret_raw);
-/* The string, decoded. A view of the input when it has no escapes, else of @scratch (appended). */
-MUST_CHECK bool json_pull_string(struct json_pull *p, struct buf *scratch, struct str *ret);
+bool json_pull_raw_string(struct json_pull *p, struct str *ret_raw);
+/* The string, decoded. A view of the input when it has no escapes, else of @scratch (appended):
+ * then it lives until @scratch changes. */
+bool json_pull_string(struct json_pull *p, struct buf *scratch, struct str *ret);
 /* Skips one value; *ret_text (may be NULL) is its text, to be scanned later or passed through. */
 bool json_pull_skip(struct json_pull *p, struct str *ret_text);
 /* Records @what as the error (a wrong value found by the caller). */
@@ -81,5 +83,6 @@ static inline bool json_pull_ok(const struct json_pull *p)
 }
 /* 0 when exactly one value was read and nothing follows; -EINVAL with offset and reason else. */
 MUST_CHECK int json_pull_end(struct json_pull *p, struct err *e);
-/* Decodes the escapes of a raw string into @out. False on a malformed escape. */
+/* Decodes the escapes of a raw string, appending to @out. False, and @out as before, on a malformed
+ * escape or half of a surrogate pair. */
 MUST_CHECK bool json_unescape(struct str raw, struct buf *out);

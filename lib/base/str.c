@@ -90,32 +90,49 @@ char *str_dup(struct str s)
     return copy;
 }
 
-/* Length of the well-formed sequence at @p (Unicode 15, table 3-7), 0 when it is malformed. */
-static size_t utf8_sequence(const unsigned char *p, size_t left)
+/* Bytes of a character by its first one; 0 for those that cannot be first. */
+static size_t utf8_length(unsigned char first)
 {
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    if (first < 0x80)
+        return 1;
+    if (first < 0xC2 || first > 0xF4)
+        return 0;
+    return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
 
-    if (n == 0 || n > left)
+/* Unicode 15, table 3-7: the second byte's range rules out overlong forms and surrogates. */
+size_t str_utf8_char(struct str s)
+{
+    const unsigned char *p = (const unsigned char *)s.ptr;
+    size_t n = s.len ? utf8_length(p[0]) : 0;
+
+    if (n > s.len)
         return 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xC0) != 0x80)
             return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+    if (n > 1 && ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+                  (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)))
         return 0;
     return n;
 }
 
 bool str_is_utf8(struct str s)
 {
-    const unsigned char *p = (const unsigned char *)s.ptr;
-
-    for (size_t i = 0; i < s.len;) {
-        size_t n = utf8_sequence(p + i, s.len - i);
+    while (s.len) {
+        size_t n = str_utf8_char(s);
+        uint64_t word;
 
         if (n == 0)
             return false;
-        i += n;
+        s = str_skip(s, n);
+        /* Whole words of ASCII, which most text is. */
+        while (s.len >= sizeof(word)) {
+            memcpy(&word, s.ptr, sizeof(word));
+            if (word & UINT64_C(0x8080808080808080))
+                break;
+            s = str_skip(s, sizeof(word));
+        }
     }
     return true;
 }

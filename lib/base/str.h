@@ -60,6 +60,8 @@ bool str_cut(struct str *rest, char sep, struct str *ret_part);
 /* Owned NUL-terminated copy; stops at nothing, so embedded NULs are kept. */
 char *str_dup(struct str s) __attribute__((malloc, returns_nonnull));
 bool str_is_utf8(struct str s);
+/* Bytes of the well-formed character that s begins with; 0 when it is malformed or s is empty. */
+size_t str_utf8_char(struct str s);
 
 /*
  * Whole-string numbers: no spaces, no trailing bytes, no overflow. False leaves *ret alone.
