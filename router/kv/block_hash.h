@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Identity of KV blocks (router.md §1).
+ *
+ * A prompt is cut into blocks of block_size tokens; a partial last block has no hash. The local
+ * hash of a block covers its own tokens: XXH3_64 with seed 1337 over the token ids as u32 little
+ * endian. The sequence hash chains it with all before: s[0] = local[0],
+ * s[i] = XXH3_64(LE64(s[i-1]) || LE64(local[i]), seed 1337). Pure, thread safe.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BLOCK_HASH_SEED = 1337 };
+
+/* Writes n_tokens / block_size hashes, returns how many. @block_size >= 1. */
+size_t block_hash_local(const uint32_t *tokens, size_t n_tokens, uint32_t block_size,
+                        uint64_t *ret_local);
+/* @ret_sequence may be @local itself. */
+void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence);
+/* One step of the chain. */
+uint64_t block_hash_next(uint64_t parent_sequence, uint64_t local);
