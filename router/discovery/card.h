@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Model deployment card: what a frontend must know to serve a model (wire.md §3, 15.6).
+ *
+ * Immutable and reference counted: snapshots of several threads share it. Strings are owned,
+ * NUL-terminated; NULL where the key is absent. Bounded by RECORD_BYTES_MAX.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+#include "lib/base/ref.h"
+#include "lib/base/str.h"
+
+struct err;
+
+enum model_flag {
+    MODEL_CHAT = 1,
+    MODEL_COMPLETIONS = 2,
+    MODEL_EMBEDDING = 4,
+    MODEL_TENSOR = 8,
+    MODEL_PREFILL = 16,
+};
+enum model_input { MODEL_INPUT_TEXT, MODEL_INPUT_TOKENS, MODEL_INPUT_TENSOR };
+
+/* One FILE; path NULL = absent. */
+struct card_file {
+    char *path;     /* local path or URL */
+    char *checksum; /* "blake3:<64 hex>" */
+};
+
+struct model_card {
+    struct ref ref;
+    char *display_name; /* the model's name towards clients */
+    char *slug;
+    char *source_path;
+    struct card_file model_info;       /* config.json */
+    struct card_file tokenizer;        /* tokenizer.json */
+    struct card_file prompt_formatter; /* tokenizer_config.json */
+    struct card_file chat_template;    /* chat_template.jinja */
+    bool chat_template_is_custom;
+    struct card_file gen_config; /* generation_config.json */
+    uint32_t context_length;     /* effective: context_length, else the 1.x keys; 0 = unknown */
+    uint32_t kv_cache_block_size;
+    uint32_t migration_limit;
+    unsigned flags; /* enum model_flag, ored */
+    enum model_input input;
+    bool is_prefill; /* the Prefill flag or worker_type "prefill" */
+    /* runtime_config; 0 = not given */
+    uint64_t total_kv_blocks, max_num_seqs, max_num_batched_tokens;
+    uint32_t dp_start, dp_size; /* ranks dp_start … dp_start + dp_size - 1; size at least 1 */
+    bool has_local_indexer;     /* key present */
+    bool local_indexer;
+    char *tool_call_parser, *reasoning_parser;
+    char *bootstrap_host; /* disaggregated_endpoint */
+    uint16_t bootstrap_port;
+    char mdc_sum[65]; /* as the 0.9.0 formula gives it */
+};
+
+/* -EINVAL names the key; unknown keys are ignored. */
+MUST_CHECK int model_card_parse(struct model_card **ret, struct str json, struct err *e);
+struct model_card *model_card_ref(const struct model_card *c) __attribute__((returns_nonnull));
+struct model_card *model_card_unref(struct model_card *c); /* NULL in, NULL out */
+DEFINE_CLEANUP(struct model_card *, model_card_unref)
+/* JSON that 0.9.0 and 1.x readers accept. */
+void model_card_put(struct buf *out, const struct model_card *c);
+
+/* For a worker of ours: a card of the model in a local directory. */
+struct model_card_spec {
+    const char *dir;  /* must hold config.json; the others are listed when they exist */
+    const char *name; /* display name; NULL = dir as given */
+    uint32_t kv_cache_block_size;
+    uint32_t context_length; /* 0 = from the model's files */
+    uint32_t migration_limit;
+    unsigned flags; /* 0 = MODEL_CHAT | MODEL_COMPLETIONS */
+    uint64_t total_kv_blocks, max_num_seqs, max_num_batched_tokens;
+    uint32_t dp_size; /* 0 = 1 */
+    bool local_indexer;
+    const char *tool_call_parser, *reasoning_parser; /* NULL = none */
+    const char *bootstrap_host;                      /* NULL = none */
+    uint16_t bootstrap_port;
+};
+/* Reads and hashes files: blocks; for start-up or loop_work(). */
+MUST_CHECK int model_card_build(struct model_card **ret, const struct model_card_spec *spec,
+                                struct err *e);
+
+/* Local paths of a card's files; NULL where the card has none. */
+struct model_files {
+    char *config, *tokenizer, *tokenizer_config, *chat_template, *generation_config;
+};
+void model_files_done(struct model_files *f);
+DEFINE_CLEANUP_EMBEDDED(struct model_files, model_files_done)
+/*
+ * A path that exists is used as it is; a URL "hf://…/file" or a path that does not exist is looked
+ * for below @model_root (may be NULL) as <root>/<name>/<file> and <root>/<slug>/<file>. Asks the
+ * file system: off the loop. -ENOENT says in words which file is missing and where it was looked
+ * for; -ENOTSUP for http(s) paths.
+ */
+MUST_CHECK int model_files_resolve(const struct model_card *c, const char *model_root,
+                                   struct model_files *ret, struct err *e);

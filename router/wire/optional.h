@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Optional numbers of the payloads: a key that is absent or null is not the same as 0.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct opt_u64 {
+    bool set;
+    uint64_t v;
+};
+struct opt_i64 {
+    bool set;
+    int64_t v;
+};
+struct opt_f64 {
+    bool set;
+    double v;
+};
+struct opt_bool {
+    bool set;
+    bool v;
+};
+
+#define OPT_U64(x) ((struct opt_u64){true, (x)})
+#define OPT_I64(x) ((struct opt_i64){true, (x)})
+#define OPT_F64(x) ((struct opt_f64){true, (x)})
+#define OPT_BOOL(x) ((struct opt_bool){true, (x)})
