@@ -24,7 +24,7 @@ lacks() {
 check_programs() {
   local program
   for program in containerd ctr runc nft ip nsenter unshare setpriv openssl curl jq busybox; do
-    command -v "$program" >/dev/null || lacks "program $program (install with: $HERE/cluster deps)"
+    [ -x "$(command -v "$program")" ] || lacks "program $program (install with: $HERE/cluster deps)"
   done
   [ -x "$CNI_BIN/ptp" ] || lacks "CNI plugins in $CNI_BIN (install with: $HERE/cluster deps)"
 }
