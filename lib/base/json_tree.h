@@ -4,7 +4,8 @@
  *
  * Strict where cJSON is lenient: keys match by case, nothing may follow the value, text is UTF-8,
  * depth and size are limited, and an integer beyond ±2^53 is refused (-ERANGE) rather than
- * rounded. What carries full 64-bit ids is read with json_pull instead.
+ * rounded. What carries full 64-bit ids is read with json_pull instead. Of several members with
+ * one name the last stays, as in the API server. A string with NUL inside is refused.
  *
  * A tree has one owner; json_set/json_add take their child. Getters borrow. Not thread safe for
  * writing; a finished tree may be read by many threads.
@@ -24,6 +25,7 @@ struct json;
 
 enum { JSON_TREE_MAX_BYTES = 64 << 20, JSON_TREE_DEPTH = 128 };
 
+/* 0, -EINVAL (with the byte), -ERANGE (an integer) or -E2BIG. */
 MUST_CHECK int json_parse(struct json **ret, struct str text, struct err *e);
 struct json *json_free(struct json *v);
 DEFINE_CLEANUP(struct json *, json_free)
@@ -64,10 +66,11 @@ bool json_bool(const struct json *v, bool *ret);
 
 struct json *json_new_object(void) __attribute__((returns_nonnull));
 struct json *json_new_array(void) __attribute__((returns_nonnull));
+/* Strings end at the first NUL. */
 struct json *json_new_str(struct str s) __attribute__((returns_nonnull));
 struct json *json_new_cstr(const char *s) __attribute__((returns_nonnull));
 struct json *json_new_i64(int64_t v) __attribute__((returns_nonnull)); /* |v| <= 2^53 */
-struct json *json_new_f64(double v) __attribute__((returns_nonnull));
+struct json *json_new_f64(double v) __attribute__((returns_nonnull)); /* nan and inf become null */
 struct json *json_new_bool(bool v) __attribute__((returns_nonnull));
 struct json *json_new_null(void) __attribute__((returns_nonnull));
 struct json *json_dup(const struct json *v); /* NULL in, NULL out */
