@@ -232,7 +232,7 @@ def test_check_says_what_is_missing(harness):
     assert "missing: root" in refused("setpriv", "--reuid=65534", "--clear-groups")
     assert "capability CAP_SYS_ADMIN" in refused("setpriv", "--bounding-set=-sys_admin")
     assert "capability CAP_NET_ADMIN" in refused("setpriv", "--bounding-set=-net_admin")
-    for hide, missing in (("mount -t tmpfs -o ro none /sys/fs/cgroup", "write access to the cgroup hierarchy"),
+    for hide, missing in (("mount -t tmpfs -o ro none /sys/fs/cgroup", "write access to the cgroup hierarchies"),
                           ("mount --bind /dev/null /usr/sbin/nft", "program nft"),
                           ("mount -t tmpfs none /usr/lib/cni", "CNI plugins")):
         assert f"missing: {missing}" in refused("unshare", "--mount", "sh", "-c", f'{hide}; exec "$@"', "sh")

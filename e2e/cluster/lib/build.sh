@@ -35,7 +35,7 @@ cache_key() {
 go_build() { # program module package [linker flags]
   local name=$1 module=$2 package=$3 flags="-s -w ${4:-}" begin=$EPOCHREALTIME pid
   local trace=$part/$name.trace
-  (cd "$HERE/go/$module" && exec nice -n 5 "$go" build -v -trimpath -ldflags "$flags" \
+  (cd "$HERE/go/$module" && exec setpriv --pdeathsig TERM nice -n 5 "$go" build -v -trimpath -ldflags "$flags" \
     -o "$part/$name" "$package") >"$trace" 2>&1 &
   pid=$!
   while sleep_while_alive 10 "$pid"; do

@@ -16,6 +16,7 @@ EOF
 }
 
 missing=0
+probe=$KUBE_NAME-check.$$
 lacks() {
   missing=$((missing + 1))
   log "missing: $*"
@@ -47,23 +48,31 @@ check_rights() {
 
 # A pod's limits need these controllers, in one hierarchy (v2) or in many (v1).
 check_cgroups() {
-  local kind root probe controllers='' name
+  local kind root controllers='' name refused=()
   [ -n "$(cgroup_mounts)" ] || { lacks "cgroups mounted on /sys/fs/cgroup"; return; }
   while read -r kind root; do
-    probe=$root/$KUBE_NAME-check.$$
-    if ! mkdir "$probe" 2>/dev/null; then
-      lacks "write access to the cgroup hierarchy $root"
-      continue
+    if ! mkdir "$root/$probe" 2>/dev/null; then
+      refused+=("$root")
+    elif [ "$kind" = cgroup2 ]; then
+      controllers+=" $(v2_controllers "$root")"
     fi
-    if [ "$kind" = cgroup2 ]; then
-      controllers+=" $(cat "$root/cgroup.controllers")"
-    fi
-    rmdir "$probe"
+    rmdir "$root/$probe" 2>/dev/null || true
   done < <(cgroup_mounts)
+  [ ${#refused[@]} = 0 ] || { lacks "write access to the cgroup hierarchies ${refused[*]}"; return; }
   controllers+=" $(awk '$3 == "cgroup" {gsub(",", " ", $4); print $4}' /proc/mounts | tr '\n' ' ')"
   for name in cpu cpuset memory pids; do
     [[ " $controllers " == *" $name "* ]] || lacks "cgroup controller $name"
   done
+}
+
+# What a new group can have: anything below the machine's root; below the root
+# of a container, where processes live, only what has been delegated before.
+v2_controllers() { # mount point
+  if [ -e "$1/cgroup.type" ] && [ -n "$(<"$1/cgroup.procs")" ]; then
+    cat "$1/$probe/cgroup.controllers"
+  else
+    cat "$1/cgroup.controllers"
+  fi
 }
 
 # Run in a network namespace of its own; prints what the kernel refuses.

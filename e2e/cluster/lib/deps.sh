@@ -30,10 +30,16 @@ not_installed() {
   done
 }
 
+# Has nothing to say unless it fails.
+apt_get() {
+  local output
+  output=$(apt-get -qq -o Dpkg::Use-Pty=0 "$@" 2>&1) || { echo "$output" >&2; return 1; }
+}
+
 # containerd must not start as a service of the machine: it is only used inside
 # the cluster's namespaces. policy-rc.d is how Debian lets one say so.
 install_packages() {
-  local policy=/usr/sbin/policy-rc.d ours=''
+  local policy=/usr/sbin/policy-rc.d ours='' begin=$EPOCHREALTIME
   [ "$(id -u)" = 0 ] || die "missing packages: $* (to install them, run this as root)"
   log "installing: $*"
   if [ ! -e "$policy" ]; then
@@ -43,8 +49,9 @@ install_packages() {
     trap 'rm -f '"$policy" EXIT
   fi
   export DEBIAN_FRONTEND=noninteractive
-  apt-get -qq update >&2 || log "apt-get update failed; trying with the package lists at hand"
-  apt-get -qq -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >&2 || die "apt-get install failed"
+  apt_get update || log "apt-get update failed; trying with the package lists at hand"
+  apt_get install --no-install-recommends "$@" || die "apt-get install failed"
+  log "installed in $(seconds_since "$begin")s"
   [ -z "$ours" ] || { rm -f "$policy"; trap - EXIT; }
 }
 

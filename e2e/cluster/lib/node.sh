@@ -14,9 +14,9 @@ enter_cgroups() {
   local kind root group
   while read -r kind root; do
     for group in "$root/$KUBE_NAME" "$root/$KUBE_NAME/system"; do
-      [ "$kind" != cgroup2 ] || delegate_controllers "${group%/*}"
+      [ "$kind" = cgroup ] || delegate_controllers "${group%/*}"
       mkdir -p "$group"
-      inherit_cpuset "$group"
+      [ "$kind" = cgroup2 ] || inherit_cpuset "$group"
     done
     echo 0 >"$root/$KUBE_NAME/system/cgroup.procs"
   done < <(cgroup_mounts)
