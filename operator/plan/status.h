@@ -50,3 +50,9 @@ struct json *component_status(const struct json *dcd, const struct component_vie
 bool deployment_is_ready(const struct json *deployment);
 /* Borrowed; NULL when there is none of that type. */
 struct json *status_condition(const struct json *object, const char *type);
+bool status_condition_is(const struct json *object, const char *type, const char *value);
+
+/* The texts of graph_view.error and component_view.error for what may go wrong. Owned. */
+char *status_apply_failure(const struct kube_kind *kind, const char *text)
+    __attribute__((returns_nonnull));
+char *status_missing_pvc(const char *name) __attribute__((returns_nonnull));

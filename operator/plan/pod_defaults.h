@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a component's pod is before the user says anything. Source: operator.md §2.7, 2.8. Pure.
+ */
+#pragma once
+
+#include "operator/plan/pod.h"
+
+/* Command, ports and probes of the type; no environment. Owned. */
+struct json *pod_default_container(const char *type) __attribute__((returns_nonnull));
+/* Infrastructure, identity and type, weakest first. Owned. */
+struct json *pod_default_env(const struct component *c) __attribute__((returns_nonnull));
