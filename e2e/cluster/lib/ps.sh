@@ -18,9 +18,11 @@ declare -A before
 for pid in $(pids); do before[$pid]=$(ticks "$pid"); done
 sleep "$interval"
 for pid in "${!before[@]}"; do
-  name=$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | awk '{n = split($1, part, "/"); print part[n]}')
-  [ -z "$name" ] || awk -v name="$name" -v pid="$pid" -v cpu=$(($(ticks "$pid") - before[$pid])) -v s="$interval" \
+  # A process may end at any point here, and is no longer of interest then.
+  name=''
+  { IFS= read -r -d '' name <"/proc/$pid/cmdline"; } 2>/dev/null || true
+  [ -z "$name" ] || awk -v name="${name##*/}" -v pid="$pid" -v cpu=$(($(ticks "$pid") - before[$pid])) -v s="$interval" \
     '/^VmRSS/ {rss = $2} /^RssAnon/ {anon = $2}
-     END {printf "%s %s %.1f %.1f %.2f\n", name, pid, rss / 1024, anon / 1024, cpu / s}' "/proc/$pid/status"
+     END {printf "%s %s %.1f %.1f %.2f\n", name, pid, rss / 1024, anon / 1024, cpu / s}' "/proc/$pid/status" 2>/dev/null || true
 done | sort -k3 -nr | awk 'BEGIN {print "command pid rss_mb private_mb cpu%"}
   {print; rss += $3; anon += $4; cpu += $5} END {print "total", NR, rss, anon, cpu}' | column -t

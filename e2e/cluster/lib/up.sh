@@ -118,7 +118,7 @@ main() {
   "$HERE/lib/build.sh"
   bin=$("$HERE/lib/build.sh" --path)
   mkdir -p "$RUN_DIR"
-  exec 9>"$RUN_LINK.lock"
+  exec 9>"$RUN_DIR/.lock"   # one at a time on this machine
   flock -n 9 || { log "another up is at work; waiting for it"; flock 9; }
   settle_earlier
   trap stop_failed EXIT
