@@ -3,8 +3,8 @@
  * Approximate index: what workers probably hold, from where requests were sent (router.md §3.2).
  *
  * For deployments without KV events. Each routed prompt is stored under the chosen worker as if its
- * engine had reported it, with the router's own sequence hash as external hash. An entry lives for a
- * TTL that every use renews; above the size bound the entries closest to expiry go first (deeper
+ * engine had reported it, with the router's own sequence hash as external hash. An entry lives for
+ * a TTL that every use renews; above the size bound the entries closest to expiry go first (deeper
  * blocks first among equals) until the target share is reached. Pure: time comes as an argument.
  * One thread.
  */
@@ -19,9 +19,9 @@ struct approx_index;
 struct prefix_stats;
 
 struct approx_conf {
-    uint64_t ttl_ms;      /* 120,000 */
-    size_t max_entries;   /* 2^20 */
-    double prune_target;  /* share of max_entries to prune to: 0.8 */
+    uint64_t ttl_ms;     /* 120,000 */
+    size_t max_entries;  /* 2^20 */
+    double prune_target; /* share of max_entries to prune to: 0.8 */
 };
 
 struct approx_index *approx_index_new(const struct approx_conf *conf);

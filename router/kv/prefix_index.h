@@ -11,9 +11,9 @@
  * and removes are idempotent. A node goes when no worker holds it and nothing hangs below it, so
  * memory follows what workers hold. Depth costs no recursion anywhere.
  *
- * Costs: a store or remove of a block is O(1) in the number of workers and blocks (O(holders) of that
- * node); a lookup is O(matched blocks × holders); dropping a worker O(its blocks).
- * Pure; one thread: the loop that routes.
+ * Costs: a store or remove of a block is O(1) in the number of workers and blocks (O(holders) of
+ * that node); a lookup is O(matched blocks × holders); dropping a worker O(its blocks). Pure; one
+ * thread: the loop that routes.
  */
 #pragma once
 
@@ -31,15 +31,16 @@ struct prefix_block {
 };
 
 enum {
-    PREFIX_NO_PARENT = 1, /* the parent is unknown for this worker: nothing stored, ask for a resync */
-    PREFIX_FULL = 2,      /* the bound was hit; blocks before it are stored */
-    PREFIX_INVALID = 3,   /* a block names itself or an ancestor as its child; blocks before it are stored */
-    PREFIX_UNKNOWN = 4,   /* remove: at least one hash was not held; the others are removed */
+    PREFIX_NO_PARENT =
+        1,           /* the parent is unknown for this worker: nothing stored, ask for a resync */
+    PREFIX_FULL = 2, /* the bound was hit; blocks before it are stored */
+    PREFIX_INVALID = 3, /* a block follows itself; blocks before it are stored */
+    PREFIX_UNKNOWN = 4, /* remove: at least one hash was not held; the others are removed */
 };
 
 struct prefix_stats {
-    size_t nodes;     /* distinct blocks in context */
-    size_t entries;   /* (worker, block) pairs */
+    size_t nodes;   /* distinct blocks in context */
+    size_t entries; /* (worker, block) pairs */
     size_t bytes;
     uint64_t stored, removed, orphans, refused, unknown_removes;
 };

@@ -37,9 +37,9 @@ uint32_t scheduler_block_size(const struct scheduler *s);
 
 struct worker_info {
     uint64_t worker_id;
-    uint32_t dp_start, dp_size;  /* ranks dp_start … dp_start + dp_size - 1; size >= 1 */
-    uint64_t total_kv_blocks;    /* 0 = unknown */
-    uint64_t max_num_seqs;       /* 0 = unknown */
+    uint32_t dp_start, dp_size; /* ranks dp_start … dp_start + dp_size - 1; size >= 1 */
+    uint64_t total_kv_blocks;   /* 0 = unknown */
+    uint64_t max_num_seqs;      /* 0 = unknown */
 };
 
 /* Adds, or updates what changed. False when there is no room for it (WORKER_SLOTS_MAX). */
@@ -48,7 +48,8 @@ bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w);
 void scheduler_remove_worker(struct scheduler *s, uint64_t worker_id);
 size_t scheduler_workers(const struct scheduler *s);
 /* What the worker says of itself (kv_metrics); for busy thresholds. */
-void scheduler_report_load(struct scheduler *s, struct worker_rank w, uint64_t active_decode_blocks);
+void scheduler_report_load(struct scheduler *s, struct worker_rank w,
+                           uint64_t active_decode_blocks);
 
 /* --- KV events; an event of a worker that discovery does not know (yet) is kept for it --- */
 
@@ -61,20 +62,20 @@ void scheduler_clear(struct scheduler *s, struct worker_rank w);
 /* --- decisions --- */
 
 struct route_request {
-    struct str id;              /* request id, for the trace */
-    const uint64_t *local;      /* block_hash_local() of the prompt */
-    const uint64_t *sequence;   /* block_hash_sequence() of it */
+    struct str id;            /* request id, for the trace */
+    const uint64_t *local;    /* block_hash_local() of the prompt */
+    const uint64_t *sequence; /* block_hash_sequence() of it */
     size_t n_blocks;
-    uint32_t isl;               /* prompt tokens, >= 1 */
-    bool pinned;                /* route to pin.worker_id, rank pin.dp_rank */
+    uint32_t isl; /* prompt tokens, >= 1 */
+    bool pinned;  /* route to pin.worker_id, rank pin.dp_rank */
     struct worker_rank pin;
-    const uint64_t *exclude;    /* workers that just failed this request */
+    const uint64_t *exclude; /* workers that just failed this request */
     size_t n_exclude;
-    double overlap_weight;      /* per-request override, NAN = none */
-    double temperature;         /* likewise */
-    bool query_only;            /* decide without booking */
-    uint64_t now_ms;            /* monotonic */
-    uint64_t random;            /* 64 fresh random bits */
+    double overlap_weight; /* per-request override, NAN = none */
+    double temperature;    /* likewise */
+    bool query_only;       /* decide without booking */
+    uint64_t now_ms;       /* monotonic */
+    uint64_t random;       /* 64 fresh random bits */
 };
 
 enum {
@@ -87,8 +88,8 @@ enum {
 struct route_candidate {
     struct worker_rank worker;
     uint32_t slot;
-    uint32_t overlap_blocks;   /* cached blocks */
-    uint64_t tree_size;        /* blocks that the worker holds; 0 without overlap */
+    uint32_t overlap_blocks; /* cached blocks */
+    uint64_t tree_size;      /* blocks that the worker holds; 0 without overlap */
     double prefill_blocks;
     double decode_blocks;
     double logit;
@@ -98,21 +99,22 @@ struct route_candidate {
 struct route_decision {
     enum route_mode mode;
     double overlap_weight, temperature;
-    struct route_candidate *candidates; /* owned; empty modes other than kv list them without cost */
+    struct route_candidate
+        *candidates; /* owned; empty modes other than kv list them without cost */
     size_t n_candidates, cap_candidates;
-    size_t chosen;             /* index into candidates */
-    bool tied;                 /* several shared the lowest logit */
-    uint32_t isl, isl_blocks;  /* blocks rounded up */
-    uint64_t total_kv_blocks;  /* of the chosen worker, 0 = unknown */
+    size_t chosen;            /* index into candidates */
+    bool tied;                /* several shared the lowest logit */
+    uint32_t isl, isl_blocks; /* blocks rounded up */
+    uint64_t total_kv_blocks; /* of the chosen worker, 0 = unknown */
 };
 
 void route_decision_done(struct route_decision *d);
 DEFINE_CLEANUP_EMBEDDED(struct route_decision, route_decision_done)
 
 /*
- * Decides and, unless query_only, books: *ret_booking is then owned by the caller, who releases it on
- * every exit with booking_release(). @ret_decision is reused: zero-initialise it once.
- * 0, ROUTE_NO_WORKERS, ROUTE_ALL_BUSY or ROUTE_NO_SUCH_PIN.
+ * Decides and, unless query_only, books: *ret_booking is then owned by the caller, who releases it
+ * on every exit with booking_release(). @ret_decision is reused: zero-initialise it once. 0,
+ * ROUTE_NO_WORKERS, ROUTE_ALL_BUSY or ROUTE_NO_SUCH_PIN.
  */
 MUST_CHECK int scheduler_route(struct scheduler *s, const struct route_request *q,
                                struct route_decision *ret_decision, struct booking **ret_booking);

@@ -26,14 +26,16 @@ struct sequences *sequences_free(struct sequences *s); /* bookings must have bee
 DEFINE_CLEANUP(struct sequences *, sequences_free)
 
 /*
- * Books a request: @isl prompt tokens of which @overlap_blocks blocks are cached. @sequence (copied)
- * are its blocks' hashes; NULL when blocks are not tracked. Never NULL.
+ * Books a request: @isl prompt tokens of which @overlap_blocks blocks are cached. @sequence
+ * (copied) are its blocks' hashes; NULL when blocks are not tracked. Never NULL.
  */
-struct booking *sequences_book(struct sequences *s, uint32_t slot, const uint64_t *sequence, size_t n,
-                               uint32_t isl, uint32_t overlap_blocks) __attribute__((returns_nonnull));
+struct booking *sequences_book(struct sequences *s, uint32_t slot, const uint64_t *sequence,
+                               size_t n, uint32_t isl, uint32_t overlap_blocks)
+    __attribute__((returns_nonnull));
 /* First token seen: the prompt is computed. Idempotent. */
 void booking_prefill_done(struct booking *b);
-/* One more output block; with 0 < @decay < 1 blocks used by this request alone then count that much. */
+/* One more output block; with 0 < @decay < 1 blocks used by this request alone then count that
+ * much. */
 void booking_output_block(struct booking *b, uint64_t hash, double decay);
 /* Ends the booking. NULL in, NULL out. */
 struct booking *booking_release(struct booking *b);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A prefix index plus a list of its entries in order of last use. As the TTL is the same for all,
+ * that order is also the order of expiry, so that neither expiry nor renewal needs a heap. Within
+ * one prompt deeper blocks are put before shallower ones: a prefix never goes before what builds on
+ * it.
+ */
+#include "router/kv/approx_index.h"
+
+#include <assert.h>
+
+#include "lib/base/map64.h"
+#include "router/kv/prefix_index.h"
+
+enum { HEAD = 0 }; /* entry 0 closes the ring and is no entry */
+
+struct entry {
+    uint64_t hash, used_ms;
+    uint32_t slot;
+    uint32_t prev, next; /* a free entry: next free one in `next` */
+};
+
+struct approx_index {
+    struct approx_conf conf;
+    struct prefix_index *prefixes;
+    struct entry *entries;
+    uint32_t n_entries, cap_entries, first_free;
+    size_t n_live;
+    struct map64 *by_slot; /* sequence hash -> entry */
+    size_t n_slots;
+};
+
+struct approx_index *approx_index_new(const struct approx_conf *conf)
+{
+    struct approx_index *ix = xcalloc(1, sizeof(*ix));
+
+    ix->conf = *conf;
+    ix->prefixes = prefix_index_new(SIZE_MAX); /* bounded by prune() here */
+    ix->cap_entries = 64;
+    ix->entries = xcalloc(ix->cap_entries, sizeof(*ix->entries));
+    ix->n_entries = 1;
+    return ix;
+}
+
+struct approx_index *approx_index_free(struct approx_index *ix)
+{
+    if (!ix)
+        return NULL;
+    for (size_t i = 0; i < ix->n_slots; i++)
+        map64_done(&ix->by_slot[i]);
+    free(ix->by_slot);
+    free(ix->entries);
+    prefix_index_free(ix->prefixes);
+    free(ix);
+    return NULL;
+}
+
+void approx_index_configure(struct approx_index *ix, const struct approx_conf *conf)
+{
+    ix->conf = *conf;
+}
+
+static void unlink_entry(struct approx_index *ix, uint32_t id)
+{
+    struct entry *en = &ix->entries[id];
+
+    ix->entries[en->prev].next = en->next;
+    ix->entries[en->next].prev = en->prev;
+}
+
+static void link_last(struct approx_index *ix, uint32_t id)
+{
+    struct entry *en = &ix->entries[id];
+
+    en->prev = ix->entries[HEAD].prev;
+    en->next = HEAD;
+    ix->entries[en->prev].next = id;
+    ix->entries[HEAD].prev = id;
+}
+
+static uint32_t entry_new(struct approx_index *ix, uint32_t slot, uint64_t hash)
+{
+    uint32_t id = ix->first_free;
+
+    if (id != HEAD) {
+        ix->first_free = ix->entries[id].next;
+    } else {
+        if (ix->n_entries == ix->cap_entries) {
+            ix->cap_entries *= 2;
+            ix->entries = xreallocarray(ix->entries, ix->cap_entries, sizeof(*ix->entries));
+        }
+        id = ix->n_entries++;
+    }
+    ix->entries[id] = (struct entry){.hash = hash, .slot = slot};
+    ix->n_live++;
+    return id;
+}
+
+static void entry_drop(struct approx_index *ix, uint32_t id)
+{
+    struct entry en = ix->entries[id];
+
+    unlink_entry(ix, id);
+    (void)map64_remove(&ix->by_slot[en.slot], en.hash, NULL);
+    (void)prefix_index_remove(ix->prefixes, en.slot, &en.hash, 1);
+    ix->entries[id].next = ix->first_free;
+    ix->first_free = id;
+    ix->n_live--;
+}
+
+static void drop_expired(struct approx_index *ix, uint64_t now_ms)
+{
+    for (;;) {
+        uint32_t oldest = ix->entries[HEAD].next;
+
+        if (oldest == HEAD || ix->entries[oldest].used_ms + ix->conf.ttl_ms > now_ms)
+            return;
+        entry_drop(ix, oldest);
+    }
+}
+
+static void prune(struct approx_index *ix)
+{
+    size_t target = (size_t)((double)ix->conf.max_entries * ix->conf.prune_target);
+
+    if (ix->n_live <= ix->conf.max_entries)
+        return;
+    while (ix->n_live > target)
+        entry_drop(ix, ix->entries[HEAD].next);
+}
+
+static void touch(struct approx_index *ix, uint32_t slot, uint64_t hash, uint64_t now_ms)
+{
+    bool is_new;
+    uint64_t *at = map64_put(&ix->by_slot[slot], hash, &is_new);
+
+    if (is_new)
+        *at = entry_new(ix, slot, hash);
+    else
+        unlink_entry(ix, (uint32_t)*at);
+    ix->entries[*at].used_ms = now_ms;
+    link_last(ix, (uint32_t)*at);
+}
+
+static void need_slot(struct approx_index *ix, uint32_t slot)
+{
+    size_t n = MAX((size_t)slot + 1, ix->n_slots * 2);
+
+    if (slot < ix->n_slots)
+        return;
+    ix->by_slot = xreallocarray(ix->by_slot, n, sizeof(*ix->by_slot));
+    for (size_t i = ix->n_slots; i < n; i++)
+        ix->by_slot[i] = (struct map64){0};
+    ix->n_slots = n;
+}
+
+void approx_index_insert(struct approx_index *ix, uint32_t slot, const uint64_t *local,
+                         const uint64_t *sequence, size_t n, uint64_t now_ms)
+{
+    const uint64_t *parent = NULL;
+
+    drop_expired(ix, now_ms);
+    need_slot(ix, slot);
+    for (size_t i = 0; i < n; i++) {
+        struct prefix_block block = {.external = sequence[i], .local = local[i]};
+
+        if (prefix_index_store(ix->prefixes, slot, parent, &block, 1) != 0) {
+            n = i; /* a repeated sequence hash: what comes behind cannot be told apart */
+            break;
+        }
+        parent = &sequence[i];
+    }
+    for (size_t i = n; i-- > 0;)
+        touch(ix, slot, sequence[i], now_ms);
+    prune(ix);
+}
+
+void approx_index_clear(struct approx_index *ix, uint32_t slot)
+{
+    uint64_t hash, id;
+    size_t at = 0;
+
+    if (slot >= ix->n_slots)
+        return;
+    while (map64_next(&ix->by_slot[slot], &at, &hash, &id)) {
+        unlink_entry(ix, (uint32_t)id);
+        ix->entries[id].next = ix->first_free;
+        ix->first_free = (uint32_t)id;
+        ix->n_live--;
+    }
+    map64_done(&ix->by_slot[slot]);
+    prefix_index_clear(ix->prefixes, slot);
+}
+
+size_t approx_index_match(struct approx_index *ix, const uint64_t *local, size_t n, uint64_t now_ms,
+                          uint32_t *ret_scores, size_t n_slots)
+{
+    drop_expired(ix, now_ms);
+    return prefix_index_match(ix->prefixes, local, n, ret_scores, n_slots);
+}
+
+size_t approx_index_held(const struct approx_index *ix, uint32_t slot)
+{
+    return prefix_index_held(ix->prefixes, slot);
+}
+
+struct prefix_stats approx_index_stats(const struct approx_index *ix)
+{
+    return prefix_index_stats(ix->prefixes);
+}

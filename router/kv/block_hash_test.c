@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/kv/block_hash.h"
+#include "lib/base/test.h"
+
+/* router.md §1.9 */
+static void vectors_of_the_reference(void **state)
+{
+    uint32_t tokens[256];
+    uint64_t local[3], sequence[3];
+    static const struct {
+        uint32_t block_size;
+        uint64_t b0, b1, s1;
+    } cases[] = {
+        {16, UINT64_C(15310707395893867146), UINT64_C(15292316782987903195),
+         UINT64_C(13769157705258532664)},
+        {32, UINT64_C(5756925433886871916), UINT64_C(13958166640625465031),
+         UINT64_C(16658382216643214443)},
+        {64, UINT64_C(3480597578098033343), UINT64_C(3318286205056455972),
+         UINT64_C(2575318956255022795)},
+        {128, UINT64_C(9509643624113304476), UINT64_C(14661480810010634334),
+         UINT64_C(4646466054415241071)},
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < 256; i++)
+        tokens[i] = i;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        uint32_t n = cases[i].block_size;
+
+        assert_int_equal(block_hash_local(tokens, 2 * (size_t)n, n, local), 2);
+        block_hash_sequence(local, 2, sequence);
+        assert_int_equal(local[0], cases[i].b0);
+        assert_int_equal(local[1], cases[i].b1);
+        assert_int_equal(sequence[0], cases[i].b0);
+        assert_int_equal(sequence[1], cases[i].s1);
+    }
+    assert_int_equal(block_hash_local(tokens + 1, 12, 4, local), 3);
+    block_hash_sequence(local, 3, local);
+    assert_int_equal(local[0], UINT64_C(14643705804678351452));
+    assert_int_equal(local[1], UINT64_C(4945711292740353085));
+    assert_int_equal(local[2], UINT64_C(12583592247330656132));
+}
+
+static void a_partial_block_has_no_hash(void **state)
+{
+    static const uint32_t tokens[] = {7, 8, 9, 1};
+    uint64_t local[4];
+
+    (void)state;
+    assert_int_equal(block_hash_local(tokens, 4, 3, local), 1);
+    assert_int_equal(local[0], UINT64_C(560734302779673188));
+    assert_int_equal(block_hash_local(tokens, 2, 3, local), 0);
+    assert_int_equal(block_hash_local((uint32_t[]){0}, 1, 1, local), 1);
+    assert_int_equal(local[0], UINT64_C(16451421758532862321));
+}
+
+int main(void)
+{
+    return TEST_RUN(T(vectors_of_the_reference), T(a_partial_block_has_no_hash));
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/kv/prefix_index.h"
+#include "lib/base/test.h"
+
+#define B(ext, loc) ((struct prefix_block){(ext), (loc)})
+
+static void scores_count_leading_blocks_without_a_gap(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
+    const struct prefix_block abc[] = {B(1, 10), B(2, 20), B(3, 30)};
+    const uint64_t prompt[] = {10, 20, 30, 40};
+    uint32_t scores[3];
+
+    (void)state;
+    assert_int_equal(prefix_index_store(ix, 0, NULL, abc, 3), 0);
+    assert_int_equal(prefix_index_store(ix, 1, NULL, abc, 3), 0);
+    assert_int_equal(prefix_index_match(ix, prompt, 4, scores, 3), 3);
+    assert_int_equal(scores[0], 3);
+    assert_int_equal(scores[2], 0);
+
+    /* Worker 1 loses the middle block: what lies behind it cannot be used. */
+    assert_int_equal(prefix_index_remove(ix, 1, (uint64_t[]){2}, 1), 0);
+    assert_int_equal(prefix_index_match(ix, prompt, 4, scores, 3), 3);
+    assert_int_equal(scores[0], 3);
+    assert_int_equal(scores[1], 1);
+    prefix_index_check(ix);
+}
+
+static void an_orphan_never_enters(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
+    uint64_t parent = 99;
+
+    (void)state;
+    assert_int_equal(prefix_index_store(ix, 0, &parent, &B(1, 10), 1), PREFIX_NO_PARENT);
+    assert_int_equal(prefix_index_stats(ix).entries, 0);
+    assert_int_equal(prefix_index_stats(ix).orphans, 1);
+    /* A parent that another worker knows by that hash is not this worker's. */
+    assert_int_equal(prefix_index_store(ix, 1, NULL, &B(99, 5), 1), 0);
+    assert_int_equal(prefix_index_store(ix, 0, &parent, &B(1, 10), 1), PREFIX_NO_PARENT);
+}
+
+static void stores_and_removes_are_idempotent(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
+    const struct prefix_block ab[] = {B(1, 10), B(2, 20)};
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(prefix_index_store(ix, 0, NULL, ab, 2), 0);
+    assert_int_equal(prefix_index_held(ix, 0), 2);
+    assert_int_equal(prefix_index_remove(ix, 0, (uint64_t[]){1, 2}, 2), 0);
+    assert_int_equal(prefix_index_remove(ix, 0, (uint64_t[]){1, 2}, 2), PREFIX_UNKNOWN);
+    assert_int_equal(prefix_index_stats(ix).nodes, 0);
+    prefix_index_check(ix);
+}
+
+static void one_block_under_two_hashes_stays_until_both_are_removed(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
+    uint32_t score;
+
+    (void)state;
+    assert_int_equal(prefix_index_store(ix, 0, NULL, &B(1, 10), 1), 0);
+    assert_int_equal(prefix_index_store(ix, 0, NULL, &B(2, 10), 1), 0);
+    assert_int_equal(prefix_index_remove(ix, 0, (uint64_t[]){1}, 1), 0);
+    assert_int_equal(prefix_index_match(ix, (uint64_t[]){10}, 1, &score, 1), 1);
+    assert_int_equal(prefix_index_remove(ix, 0, (uint64_t[]){2}, 1), 0);
+    assert_int_equal(prefix_index_match(ix, (uint64_t[]){10}, 1, &score, 1), 0);
+    prefix_index_check(ix);
+}
+
+static void a_block_that_follows_itself_is_refused(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
+    uint64_t one = 1;
+
+    (void)state;
+    assert_int_equal(
+        prefix_index_store(ix, 0, NULL, (struct prefix_block[]){B(1, 10), B(1, 20)}, 2),
+        PREFIX_INVALID);
+    assert_int_equal(prefix_index_held(ix, 0), 1);
+    assert_int_equal(prefix_index_store(ix, 0, &one, &B(1, 30), 1), PREFIX_INVALID);
+    prefix_index_check(ix);
+}
+
+static void the_bound_refuses_what_is_new(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(2);
+    const struct prefix_block abc[] = {B(1, 10), B(2, 20), B(3, 30)};
+
+    (void)state;
+    assert_int_equal(prefix_index_store(ix, 0, NULL, abc, 3), PREFIX_FULL);
+    assert_int_equal(prefix_index_held(ix, 0), 2);
+    assert_int_equal(prefix_index_store(ix, 0, NULL, abc, 2), 0);
+    assert_int_equal(prefix_index_stats(ix).refused, 1);
+}
+
+static void a_chain_of_a_million_blocks_needs_no_stack(void **state)
+{
+    enum { DEPTH = 1000000 };
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+    AUTO(mem_free) struct prefix_block *chain = xcalloc(DEPTH, sizeof(*chain));
+
+    (void)state;
+    for (size_t i = 0; i < DEPTH; i++)
+        chain[i] = B(i + 1, i * 7);
+    assert_int_equal(prefix_index_store(ix, 0, NULL, chain, DEPTH), 0);
+    prefix_index_clear(ix, 0);
+    assert_int_equal(prefix_index_stats(ix).nodes, 0);
+}
+
+/*
+ * Oracle: a plain set of (worker, context) pairs, where a context is the path of local hashes
+ * written as a number. Trees of depth 5 over 3 letters and 4 workers: everything collides all the
+ * time.
+ */
+enum { WORKERS = 4, LETTERS = 3, DEPTH = 5, CONTEXTS = 1024 };
+
+struct oracle {
+    bool has[WORKERS][CONTEXTS];
+};
+
+/* Context of a path: letters 1..3 as base-4 digits, so that every prefix has another number. */
+static uint64_t context_of(const uint64_t *path, size_t n)
+{
+    uint64_t c = 0;
+
+    for (size_t i = 0; i < n; i++)
+        c = c * 4 + path[i];
+    return c;
+}
+
+static uint64_t rng_state = 0x243F6A8885A308D3;
+
+static uint64_t rng(uint64_t below)
+{
+    rng_state ^= rng_state << 13, rng_state ^= rng_state >> 7, rng_state ^= rng_state << 17;
+    return rng_state % below;
+}
+
+static void random_path(uint64_t *path)
+{
+    for (size_t i = 0; i < DEPTH; i++)
+        path[i] = 1 + rng(LETTERS);
+}
+
+static void oracle_step(struct prefix_index *ix, struct oracle *o)
+{
+    uint64_t path[DEPTH];
+    uint32_t w = (uint32_t)rng(WORKERS);
+    size_t depth = 1 + rng(DEPTH);
+    uint64_t context, parent;
+
+    random_path(path);
+    context = context_of(path, depth);
+    parent = context / 4;
+    switch (rng(10)) {
+    case 0: /* the engine dropped everything */
+        if (rng(50) == 0) {
+            prefix_index_clear(ix, w);
+            memset(o->has[w], 0, sizeof(o->has[w]));
+        }
+        break;
+    case 1 ... 3: { /* eviction of one block, children or not */
+        int want = o->has[w][context] ? 0 : PREFIX_UNKNOWN;
+
+        assert_int_equal(prefix_index_remove(ix, w, &context, 1), want);
+        o->has[w][context] = false;
+        break;
+    }
+    default: { /* one block below a parent that may be missing */
+        bool known = depth == 1 || o->has[w][parent];
+        struct prefix_block block = B(context, path[depth - 1]);
+
+        assert_int_equal(prefix_index_store(ix, w, depth == 1 ? NULL : &parent, &block, 1),
+                         known ? 0 : PREFIX_NO_PARENT);
+        o->has[w][context] |= known;
+    }
+    }
+}
+
+static void random_operations_match_sets(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+    struct oracle *o = xcalloc(1, sizeof(*o));
+
+    (void)state;
+    for (int step = 0; step < 100000; step++) {
+        uint32_t scores[WORKERS];
+        uint64_t path[DEPTH];
+
+        oracle_step(ix, o);
+        random_path(path);
+        (void)prefix_index_match(ix, path, DEPTH, scores, WORKERS);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            uint32_t want = 0;
+
+            while (want < DEPTH && o->has[w][context_of(path, want + 1)])
+                want++;
+            assert_int_equal(scores[w], want);
+        }
+        if (step % 1000 == 0)
+            prefix_index_check(ix);
+    }
+    for (uint32_t w = 0; w < WORKERS; w++)
+        prefix_index_clear(ix, w);
+    assert_int_equal(prefix_index_stats(ix).nodes, 0);
+    free(o);
+}
+
+int main(void)
+{
+    return TEST_RUN(T(scores_count_leading_blocks_without_a_gap), T(an_orphan_never_enters),
+                    T(stores_and_removes_are_idempotent),
+                    T(one_block_under_two_hashes_stays_until_both_are_removed),
+                    T(a_block_that_follows_itself_is_refused), T(the_bound_refuses_what_is_new),
+                    T(a_chain_of_a_million_blocks_needs_no_stack), T(random_operations_match_sets));
+}
