@@ -13,7 +13,7 @@
 #include "lib/net/nats_link.h"
 
 #include <errno.h>
-#include <nats.h>
+#include <nats/nats.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
