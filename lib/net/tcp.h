@@ -51,6 +51,10 @@ typedef void (*tcp_accept_fn)(void *arg, struct tcp *take_conn);
 /* @port 0 takes a free one. @host numeric, "0.0.0.0" or "::". */
 MUST_CHECK int tcp_listen(struct tcp_listener **ret, struct loop *l, const char *host, uint16_t port,
                           tcp_accept_fn accepted, void *arg, struct err *e);
+/* As tcp_listen(), on a port that several loops of this process listen on (SO_REUSEPORT): the kernel
+ * spreads the connections. */
+MUST_CHECK int tcp_listen_shared(struct tcp_listener **ret, struct loop *l, const char *host,
+                                 uint16_t port, tcp_accept_fn accepted, void *arg, struct err *e);
 struct tcp_listener *tcp_listener_close(struct tcp_listener *s);
 uint16_t tcp_listener_port(const struct tcp_listener *s);
 /*
