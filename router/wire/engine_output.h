@@ -43,6 +43,7 @@ struct engine_output {
     struct str top_logprobs_json;    /* [[{rank,token_id,token,logprob}]] */
     struct str disaggregated_params_json;
     struct str completion_usage_json;
+    struct str tokens_json; /* [s or null]; when empty, the writer puts one null per id */
     struct str extra_args_json;
 };
 
