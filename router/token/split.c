@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/token/split.h"
+
+#include <errno.h>
+
+#include "lib/base/err.h"
+#include "lib/base/json_tree.h"
+#include "lib/base/mem.h"
+#include "router/token/regex.h"
+#include "router/token/utf8.h"
+
+/* GPT-2's words, which "ByteLevel" cuts at unless told not to. */
+#define GPT2_WORDS \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define PUNCTUATION "[!-/:-@\\[-`{-~\\p{P}]"
+
+/* --- loading ---------------------------------------------------------------------------------- */
+
+static int load_any(struct split *sp, const struct json *config, int depth, struct err *e);
+
+static struct split_step *add_step(struct split *sp, enum split_kind kind)
+{
+    struct split_step *step = &sp->steps[sp->n_steps++];
+
+    *step = (struct split_step){.kind = kind};
+    return step;
+}
+
+static int add_regex(struct split *sp, const char *pattern, enum regex_flavour flavour,
+                     enum split_behavior behavior, struct err *e)
+{
+    struct split_step *step = add_step(sp, SPLIT_REGEX);
+
+    step->behavior = behavior;
+    return regex_compile(&step->regex, str_from(pattern), flavour, e);
+}
+
+static int parse_behavior(const char *name, enum split_behavior *ret, struct err *e)
+{
+    static const char *const names[] = {
+        [SPLIT_ISOLATED] = "Isolated",
+        [SPLIT_REMOVED] = "Removed",
+        [SPLIT_CONTIGUOUS] = "Contiguous",
+        [SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+        [SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
+    };
+
+    for (size_t i = 0; name && i < ARRAY_LEN(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *ret = (enum split_behavior)i;
+            return 0;
+        }
+    return err_set(e, -ENOTSUP, "behavior \"%s\"", name ? name : "");
+}
+
+static int load_byte_level(struct split *sp, const struct json *config, struct err *e)
+{
+    bool prefix_space = true, use_regex = true;
+
+    (void)json_get_bool(config, "add_prefix_space", &prefix_space);
+    (void)json_get_bool(config, "use_regex", &use_regex);
+    if (prefix_space)
+        (void)add_step(sp, SPLIT_PREFIX_SPACE);
+    sp->byte_level = true;
+    return use_regex ? add_regex(sp, GPT2_WORDS, REGEX_ONIGURUMA, SPLIT_ISOLATED, e) : 0;
+}
+
+static int load_split(struct split *sp, const struct json *config, struct err *e)
+{
+    const struct json *pattern = json_get(config, "pattern");
+    const char *regex = json_get_cstr(pattern, "Regex"), *text = json_get_cstr(pattern, "String");
+    enum split_behavior behavior;
+    int r;
+
+    if (!regex && !text)
+        return err_set(e, -EINVAL, "pattern: neither Regex nor String");
+    r = parse_behavior(json_get_cstr(config, "behavior"), &behavior, e);
+    if (r == 0)
+        r = add_regex(sp, regex ? regex : text, regex ? REGEX_ONIGURUMA : REGEX_LITERAL, behavior,
+                      e);
+    if (r == 0)
+        (void)json_get_bool(config, "invert", &sp->steps[sp->n_steps - 1].invert);
+    return r;
+}
+
+static int load_prepend(const struct json *config, enum split_prepend *ret, struct err *e)
+{
+    const char *scheme = json_get_cstr(config, "prepend_scheme");
+    bool prefix_space = true;
+
+    *ret = SPLIT_PREPEND_ALWAYS;
+    if (!scheme) { /* older files have a switch instead */
+        if (json_get_bool(config, "add_prefix_space", &prefix_space) && !prefix_space)
+            *ret = SPLIT_PREPEND_NEVER;
+    } else if (strcmp(scheme, "first") == 0) {
+        *ret = SPLIT_PREPEND_FIRST;
+    } else if (strcmp(scheme, "never") == 0) {
+        *ret = SPLIT_PREPEND_NEVER;
+    } else if (strcmp(scheme, "always") != 0) {
+        return err_set(e, -EINVAL, "prepend_scheme \"%s\"", scheme);
+    }
+    return 0;
+}
+
+static int load_metaspace(struct split *sp, const struct json *config, struct err *e)
+{
+    struct split_step *step = add_step(sp, SPLIT_METASPACE);
+    struct str mark = str_from(json_get_cstr(config, "replacement"));
+    bool cut = true;
+    int r;
+
+    if (mark.len == 0 || mark.len != utf8_len(mark.ptr[0]))
+        return err_set(e, -EINVAL, "replacement must be one character");
+    memcpy(step->mark, mark.ptr, mark.len);
+    step->mark_len = mark.len;
+    r = load_prepend(config, &step->prepend, e);
+    if (r < 0)
+        return r;
+    (void)json_get_bool(config, "split", &cut);
+    step->behavior = SPLIT_MERGED_WITH_NEXT;
+    return cut ? regex_compile(&step->regex, mark, REGEX_LITERAL, e) : 0;
+}
+
+static int load_sequence(struct split *sp, const struct json *config, int depth, struct err *e)
+{
+    size_t i = 0;
+
+    JSON_FOREACH (child, json_get(config, "pretokenizers")) {
+        int r = load_any(sp, child, depth + 1, e);
+
+        if (r < 0)
+            return err_wrap(e, r, "pretokenizers[%zu]", i);
+        i++;
+    }
+    return 0;
+}
+
+static int load_digits(struct split *sp, const struct json *config, struct err *e)
+{
+    bool each = false;
+
+    (void)json_get_bool(config, "individual_digits", &each);
+    return add_regex(sp, "\\p{N}", REGEX_RUST, each ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, e);
+}
+
+static int load_punctuation(struct split *sp, const struct json *config, struct err *e)
+{
+    enum split_behavior behavior = SPLIT_ISOLATED;
+    const char *name = json_get_cstr(config, "behavior");
+    int r = name ? parse_behavior(name, &behavior, e) : 0;
+
+    return r < 0 ? r : add_regex(sp, PUNCTUATION, REGEX_RUST, behavior, e);
+}
+
+static int load_whitespace(struct split *sp, struct err *e)
+{
+    int r = add_regex(sp, "\\w+|[^\\w\\s]+", REGEX_RUST, SPLIT_REMOVED, e);
+
+    sp->steps[sp->n_steps - 1].invert = true;
+    return r;
+}
+
+static int load_typed(struct split *sp, const char *type, const struct json *config, int depth,
+                      struct err *e)
+{
+    if (strcmp(type, "Sequence") == 0)
+        return load_sequence(sp, config, depth, e);
+    if (strcmp(type, "ByteLevel") == 0)
+        return load_byte_level(sp, config, e);
+    if (strcmp(type, "Split") == 0)
+        return load_split(sp, config, e);
+    if (strcmp(type, "Metaspace") == 0)
+        return load_metaspace(sp, config, e);
+    if (strcmp(type, "Digits") == 0)
+        return load_digits(sp, config, e);
+    if (strcmp(type, "Punctuation") == 0)
+        return load_punctuation(sp, config, e);
+    if (strcmp(type, "Whitespace") == 0)
+        return load_whitespace(sp, e);
+    if (strcmp(type, "WhitespaceSplit") == 0)
+        return add_regex(sp, "\\s", REGEX_RUST, SPLIT_REMOVED, e);
+    return err_set(e, -ENOTSUP, "type \"%s\" is not supported", type);
+}
+
+static int load_any(struct split *sp, const struct json *config, int depth, struct err *e)
+{
+    const char *type = json_get_cstr(config, "type");
+
+    if (!type)
+        return err_set(e, -EINVAL, "type is missing");
+    if (sp->n_steps + 2 > SPLIT_MAX_STEPS || depth > SPLIT_MAX_STEPS)
+        return err_set(e, -E2BIG, "more than %d steps", SPLIT_MAX_STEPS);
+    /* What follows would see the byte alphabet and not the text. */
+    if (sp->byte_level)
+        return err_set(e, -ENOTSUP, "%s after ByteLevel is not supported", type);
+    return load_typed(sp, type, config, depth, e);
+}
+
+int split_load(struct split *sp, const struct json *config, struct err *e)
+{
+    return !config || json_is_null(config) ? 0 : load_any(sp, config, 0, e);
+}
+
+void split_done(struct split *sp)
+{
+    for (size_t i = 0; i < sp->n_steps; i++)
+        (void)regex_free(sp->steps[i].regex);
+    *sp = (struct split){0};
+}
+
+/* --- cutting ---------------------------------------------------------------------------------- */
+
+void split_work_done(struct split_work *w)
+{
+    free(w->spans.ptr);
+    free(w->next.ptr);
+    buf_done(&w->text);
+    buf_done(&w->rewritten);
+    *w = (struct split_work){0};
+}
+
+static void push_span(struct split_spans *s, size_t start, size_t end)
+{
+    if (start == end)
+        return;
+    if (s->len == s->cap) {
+        s->cap = s->cap ? s->cap * 2 : 1024;
+        s->ptr = xreallocarray(s->ptr, s->cap, sizeof(*s->ptr));
+    }
+    s->ptr[s->len++] = (struct split_span){(uint32_t)start, (uint32_t)end};
+}
+
+/* Assembles the spans of one stretch of text from its alternating matches and gaps. */
+struct cutter {
+    struct split_spans *out;
+    enum split_behavior behavior;
+    bool invert;
+    size_t first;        /* out->len where this stretch began */
+    bool after_match;    /* the piece before was a match */
+    size_t held;         /* merged with next: start of a match that waits */
+    bool holds;
+};
+
+static void cut_contiguous(struct cutter *c, size_t start, size_t end, bool extend)
+{
+    if (extend && c->out->len > c->first)
+        c->out->ptr[c->out->len - 1].end = (uint32_t)end;
+    else
+        push_span(c->out, start, end);
+}
+
+static void cut_before_next(struct cutter *c, size_t start, size_t end, bool match)
+{
+    if (!match) {
+        push_span(c->out, c->holds ? c->held : start, end);
+        c->holds = false;
+        return;
+    }
+    if (c->holds)
+        push_span(c->out, c->held, start);
+    c->held = start;
+    c->holds = true;
+}
+
+static void cut(struct cutter *c, size_t start, size_t end, bool match)
+{
+    match ^= c->invert;
+    switch (c->behavior) {
+    case SPLIT_ISOLATED:
+        push_span(c->out, start, end);
+        break;
+    case SPLIT_REMOVED:
+        if (!match)
+            push_span(c->out, start, end);
+        break;
+    case SPLIT_CONTIGUOUS:
+        cut_contiguous(c, start, end, match == c->after_match);
+        break;
+    case SPLIT_MERGED_WITH_PREVIOUS:
+        cut_contiguous(c, start, end, match && !c->after_match);
+        break;
+    case SPLIT_MERGED_WITH_NEXT:
+        cut_before_next(c, start, end, match);
+        break;
+    }
+    c->after_match = match;
+}
+
+static int cut_span(const struct split_step *step, struct split_spans *out,
+                    struct regex_scratch *scratch, struct str text, struct split_span span)
+{
+    struct cutter c = {
+        .out = out, .behavior = step->behavior, .invert = step->invert, .first = out->len};
+    struct str part = {text.ptr + span.start, span.end - span.start};
+    size_t done = 0, from = 0, start, end;
+
+    while (from < part.len) {
+        int r = regex_find(step->regex, scratch, part, from, &start, &end);
+
+        if (r < 0)
+            return r;
+        if (r == 0)
+            break;
+        if (start == end) { /* an empty match cuts nothing */
+            from = end + (end < part.len ? utf8_len(part.ptr[end]) : 1);
+            continue;
+        }
+        if (done < start)
+            cut(&c, span.start + done, span.start + start, false);
+        cut(&c, span.start + start, span.start + end, true);
+        done = from = end;
+    }
+    if (done < part.len)
+        cut(&c, span.start + done, span.end, false);
+    if (c.holds)
+        push_span(out, c.held, span.end);
+    return 0;
+}
+
+static void swap_spans(struct split_work *w)
+{
+    struct split_spans old = w->spans;
+
+    w->spans = w->next;
+    w->next = old;
+    w->next.len = 0;
+}
+
+static int run_regex(const struct split_step *step, struct split_work *w,
+                     struct regex_scratch *scratch, struct str text)
+{
+    for (size_t i = 0; i < w->spans.len; i++) {
+        int r = cut_span(step, &w->next, scratch, text, w->spans.ptr[i]);
+
+        if (r < 0)
+            return r;
+    }
+    swap_spans(w);
+    return 0;
+}
+
+static void put_replaced(struct buf *out, struct str part, struct str mark)
+{
+    struct str word;
+    bool more = part.len > 0;
+
+    while (more) {
+        more = str_cut(&part, ' ', &word);
+        buf_put_str(out, word);
+        if (more)
+            buf_put_str(out, mark);
+    }
+}
+
+/* Copies every span to a new text, with a mark before it where one is due. */
+static struct str rewrite(const struct split_step *step, struct split_work *w, struct str text,
+                          bool at_start)
+{
+    struct str mark = {step->mark, step->mark_len};
+    struct buf old;
+
+    buf_clear(&w->rewritten);
+    for (size_t i = 0; i < w->spans.len; i++) {
+        struct split_span span = w->spans.ptr[i];
+        struct str part = {text.ptr + span.start, span.end - span.start};
+        size_t start = w->rewritten.len;
+
+        if (step->kind == SPLIT_PREFIX_SPACE) {
+            if (part.ptr[0] != ' ')
+                buf_put_char(&w->rewritten, ' ');
+            buf_put_str(&w->rewritten, part);
+        } else {
+            bool due = step->prepend == SPLIT_PREPEND_ALWAYS ||
+                       (step->prepend == SPLIT_PREPEND_FIRST && at_start && span.start == 0);
+
+            if (due && part.ptr[0] != ' ' && !str_starts(part, mark))
+                buf_put_str(&w->rewritten, mark);
+            put_replaced(&w->rewritten, part, mark);
+        }
+        push_span(&w->next, start, w->rewritten.len);
+    }
+    swap_spans(w);
+    old = w->text;
+    w->text = w->rewritten;
+    w->rewritten = old;
+    return buf_str(&w->text);
+}
+
+int split_run(const struct split *sp, struct split_work *w, struct regex_scratch *scratch,
+              struct str text, bool at_start, struct str *ret_text)
+{
+    int r = 0;
+
+    w->spans.len = w->next.len = 0;
+    push_span(&w->spans, 0, text.len);
+    for (size_t i = 0; r == 0 && i < sp->n_steps; i++) {
+        const struct split_step *step = &sp->steps[i];
+
+        if (step->kind != SPLIT_REGEX)
+            text = rewrite(step, w, text, at_start);
+        if (step->regex)
+            r = run_regex(step, w, scratch, text);
+    }
+    if (r == 0)
+        *ret_text = text;
+    return r;
+}
