@@ -245,7 +245,7 @@ def test_names(render):
     assert set(render().objects) >= {
         ("Deployment", f"{name}-controller-manager"), ("ServiceAccount", f"{name}-controller-manager"),
         ("ServiceAccount", f"{name}-component"), ("ClusterRole", f"{name}-manager-role"),
-        ("ClusterRoleBinding", f"{name}-manager-rolebinding"), ("Role", f"{name}-leader-election-role"),
+        ("ClusterRole", f"{name}-planner"), ("ClusterRoleBinding", f"{name}-manager-rolebinding"), ("Role", f"{name}-leader-election-role"),
         ("Service", name), ("StatefulSet", "dynamo-platform-nats"), ("Service", "dynamo-platform-nats"),
         ("ServiceMonitor", f"{name}-operator"), ("PodMonitor", "dynamo-frontend"),
         ("PodMonitor", "dynamo-worker")}
@@ -276,7 +276,7 @@ def test_restricted_install_has_no_cluster_rights(render):
     assert {o["metadata"].get("namespace") for (kind, _), o in rendered.objects.items()
             if kind != "CustomResourceDefinition"} == {"dynamo-system"}
     wide, narrow = granted(render(), ("ClusterRole",)), granted(rendered)
-    assert wide <= narrow
+    assert wide - narrow == {("nvidia.com", "dynamographdeploymentscalingadapters/scale", "patch")}
     assert {resource for _, resource, _ in narrow - wide} == {"leases"}
 
 
@@ -408,6 +408,10 @@ def test_operator_may_hand_on_its_rights_and_no_more(bare, namespace, options):
     assert grant(DISCOVERY_RULES).returncode == 0, grant(DISCOVERY_RULES).stderr
     refused = grant([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["delete"]}])
     assert "attempting to grant RBAC permissions not currently held" in refused.stderr
+    planner = bare.kubectl("create", "rolebinding", "planner", "--dry-run=server", "--as", ACCOUNT, "-n", namespace,
+                           "--clusterrole", "dynamo-platform-dynamo-operator-planner",
+                           "--serviceaccount", f"{namespace}:planner-serviceaccount", check=False)
+    assert (planner.returncode == 0) == (not options), planner.stderr
     uninstall(bare, "dynamo-platform", "dynamo-system")
 
 
