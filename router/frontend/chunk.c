@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/frontend/chunk.h"
+
+#include "lib/base/json_put.h"
+#include "lib/net/sse.h"
+#include "router/frontend/api_error.h"
+
+static const char CHAT_DELTA_END[] =
+    ",\"function_call\":null,\"tool_calls\":null,\"role\":\"assistant\","
+    "\"refusal\":null,\"reasoning_content\":null}";
+
+void chunk_init(struct chunk *c, enum api api, struct str id, struct str model, uint64_t created)
+{
+    bool chat = api == API_CHAT;
+
+    *c = (struct chunk){.api = api};
+    buf_put_cstr(&c->head, chat ? "{\"id\":\"chatcmpl-" : "{\"id\":\"cmpl-");
+    json_escape(&c->head, id);
+    buf_put_cstr(&c->head, "\",\"choices\":[");
+
+    buf_put_cstr(&c->tail, "],\"created\":");
+    buf_put_u64dec(&c->tail, created);
+    buf_put_cstr(&c->tail, ",\"model\":\"");
+    json_escape(&c->tail, model);
+    buf_put_char(&c->tail, '"');
+
+    buf_put_cstr(&c->before, "data: ");
+    buf_put_str(&c->before, buf_str(&c->head));
+    buf_put_cstr(&c->before, chat ? "{\"index\":0,\"delta\":{\"content\":" : "{\"text\":");
+
+    buf_put_str(&c->after, buf_str(&c->tail));
+    buf_put_cstr(&c->after,
+                 chat ? ",\"service_tier\":null,\"system_fingerprint\":null,"
+                        "\"object\":\"chat.completion.chunk\",\"usage\":"
+                      : ",\"system_fingerprint\":null,\"object\":\"text_completion\",\"usage\":");
+}
+
+void chunk_done(struct chunk *c)
+{
+    buf_done(&c->before);
+    buf_done(&c->after);
+    buf_done(&c->head);
+    buf_done(&c->tail);
+}
+
+static void put_usage(struct buf *out, const struct usage *u)
+{
+    if (!u) {
+        buf_put_cstr(out, "null");
+        return;
+    }
+    buf_put_cstr(out, "{\"prompt_tokens\":");
+    buf_put_u64dec(out, u->prompt_tokens);
+    buf_put_cstr(out, ",\"completion_tokens\":");
+    buf_put_u64dec(out, u->completion_tokens);
+    buf_put_cstr(out, ",\"total_tokens\":");
+    buf_put_u64dec(out, u->prompt_tokens + u->completion_tokens);
+    if (u->details_json.len) {
+        buf_put_cstr(out, ",\"prompt_tokens_details\":");
+        buf_put_str(out, u->details_json);
+    }
+    buf_put_char(out, '}');
+}
+
+static void put_text(struct buf *out, struct str text)
+{
+    if (!text.ptr) {
+        buf_put_cstr(out, "null");
+        return;
+    }
+    buf_put_char(out, '"');
+    json_escape(out, text);
+    buf_put_char(out, '"');
+}
+
+static void put_finish(struct buf *out, const struct chunk_end *end)
+{
+    if (!end || !end->finish)
+        return;
+    buf_put_cstr(out, ",\"finish_reason\":\"");
+    buf_put_cstr(out, end->finish);
+    buf_put_char(out, '"');
+    if (end->stop_reason_json.len) {
+        buf_put_cstr(out, ",\"stop_reason\":");
+        buf_put_str(out, end->stop_reason_json);
+    }
+}
+
+static void put_chunk(const struct chunk *c, struct buf *out, struct str text,
+                      const struct chunk_end *end, const struct usage *usage)
+{
+    buf_put_str(out, buf_str(&c->before));
+    put_text(out, text);
+    buf_put_cstr(out, c->api == API_CHAT ? CHAT_DELTA_END : ",\"index\":0");
+    put_finish(out, end);
+    buf_put_char(out, '}');
+    buf_put_str(out, buf_str(&c->after));
+    put_usage(out, usage);
+    buf_put_cstr(out, "}\n\n");
+}
+
+void chunk_put_text(const struct chunk *c, struct buf *out, struct str text,
+                    const struct usage *usage)
+{
+    put_chunk(c, out, text, NULL, usage);
+}
+
+void chunk_put_end(const struct chunk *c, struct buf *out, const struct chunk_end *end,
+                   const struct usage *usage)
+{
+    put_chunk(c, out, c->api == API_CHAT ? STR_NULL : STR(""), end, usage);
+}
+
+void chunk_put_usage(const struct chunk *c, struct buf *out, const struct usage *usage)
+{
+    buf_put_cstr(out, "data: ");
+    buf_put_str(out, buf_str(&c->head));
+    buf_put_str(out, buf_str(&c->after));
+    put_usage(out, usage);
+    buf_put_cstr(out, "}\n\n");
+}
+
+void chunk_put_done(struct buf *out)
+{
+    sse_put_data(out, STR("[DONE]"));
+}
+
+void chunk_put_error(struct buf *out, int status, struct str text)
+{
+    struct api_error e;
+
+    (void)api_fail(&e, status, NULL, "%.*s", STR_ARG(text));
+    /* The comment is the reference's form; the data is what OpenAI clients raise as an error. */
+    buf_put_cstr(out, "event: error\n: ");
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == '\n')
+            buf_put_cstr(out, "\n: ");
+        else if (text.ptr[i] != '\r')
+            buf_put_char(out, text.ptr[i]);
+    }
+    buf_put_cstr(out, "\ndata: ");
+    api_error_put(out, &e);
+    buf_put_cstr(out, "\n\n");
+}
+
+void chunk_put_folded(const struct chunk *c, struct buf *out, struct str text,
+                      const struct chunk_end *end, const struct usage *usage)
+{
+    buf_put_str(out, buf_str(&c->head));
+    if (c->api == API_CHAT) {
+        buf_put_cstr(out, "{\"index\":0,\"message\":{");
+        if (text.len) {
+            buf_put_cstr(out, "\"content\":");
+            put_text(out, text);
+            buf_put_char(out, ',');
+        }
+        buf_put_cstr(out, "\"role\":\"assistant\",\"reasoning_content\":null}");
+    } else {
+        buf_put_cstr(out, "{\"text\":");
+        put_text(out, text.ptr ? text : STR(""));
+        buf_put_cstr(out, ",\"index\":0");
+    }
+    put_finish(out, end);
+    buf_put_char(out, '}');
+    buf_put_str(out, buf_str(&c->tail));
+    buf_put_cstr(out, c->api == API_CHAT ? ",\"object\":\"chat.completion\",\"usage\":"
+                                         : ",\"object\":\"text_completion\",\"usage\":");
+    put_usage(out, usage);
+    buf_put_char(out, '}');
+}
