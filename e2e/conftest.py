@@ -61,10 +61,10 @@ class Kube:
 
 
 @contextlib.contextmanager
-def api_server(tools):
-    """A fresh API server: no controllers, no nodes, no objects."""
+def api_server(tools, *flags):
+    """A fresh API server without nodes and objects; --controllers adds the controller manager."""
     # The command inside tells where the server is and then lives as long as our end of its input.
-    with subprocess.Popen([CLUSTER, "api", "--", "sh", "-c", 'echo "$KUBECONFIG"; exec cat'], text=True,
+    with subprocess.Popen([CLUSTER, "api", *flags, "--", "sh", "-c", 'echo "$KUBECONFIG"; exec cat'], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         try:
             kubeconfig = server.stdout.readline().strip()

@@ -234,6 +234,9 @@ static struct json *component_spec(const struct plan_config *config, const struc
         json_set(spec, "envs", TAKE(env));
     if (service_is_frontend(service) && !json_is_object(json_get(service, "ingress")))
         json_set(spec, "ingress", default_ingress(config, dgd));
+    if (strcmp(service_type(service), "planner") == 0)
+        json_set_cstr(json_need_object(spec, "extraPodSpec"), "serviceAccountName",
+                      PLANNER_ACCOUNT);
     return spec;
 }
 

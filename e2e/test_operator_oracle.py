@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator against what the reference operator did with the same files.
+
+Every captured file is applied at once to one API server with its own controllers; when nothing
+moves any more, objects and statuses are compared field by field, then pods are marked ready (there
+is no node to do it) and statuses are compared again. See e2e/tools/oracle.py for the rules.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from kubernetes import client, config
+
+from conftest import ROOT, SHARED, api_server, unavailable
+
+sys.path.insert(0, str(ROOT / "e2e/tools"))
+import oracle  # noqa: E402  (needs the path above)
+
+pytestmark = pytest.mark.api
+
+CAPTURES = sorted((SHARED / "data/operator/0.9.0").glob("component*/*.json"))
+INPUTS = [SHARED / "data/operator/inputs-extra", SHARED / "data/dgd/0.9.0", SHARED / "data/dgd/ab-guide"]
+DEVIATIONS = oracle.Deviations(ROOT / "operator/plan/deviations.json")
+BINARY = os.path.join(os.environ.get("BUILD", ROOT / "build"), "bin/dynamo-operator")
+FLAGS = ("--health-probe-bind-address=127.0.0.1:0 --metrics-bind-address=0 --leader-elect "
+         "--leader-election-id=dynamo.nvidia.com --leader-election-namespace=kube-system "
+         "--natsAddr=nats://dynamo-platform-nats.dynamo-system.svc.cluster.local:4222 "
+         "--planner-cluster-role-name=dynamo-platform-dynamo-operator-planner "
+         "--discovery-backend=kubernetes --operator-version=0.9.0").split()
+# What the operator may write, as kubectl names it.
+WRITTEN = ("dynamocomponentdeployments,dynamographdeploymentscalingadapters,deployments,services,"
+           "serviceaccounts,configmaps,secrets,roles,rolebindings,ingresses,persistentvolumeclaims")
+WATCHED = "dynamographdeployments,dynamocomponentdeployments,deployments"
+QUIET_S, PATIENCE_S = 3, 240
+
+
+def load(path):
+    capture = json.loads(path.read_text())
+    names = (capture["dgd"], capture["dgd"].removeprefix("ab-guide__"))
+    file = next(folder / name for folder in INPUTS for name in names if (folder / name).exists())
+    documents = [document for document in yaml.safe_load_all(file.read_text()) if document]
+    return capture, documents
+
+
+def stand_in(reference):
+    """An object that has to be there before, of which only the existence matters."""
+    kind, name = reference.split("/")
+    body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+    if kind == "PersistentVolumeClaim":
+        body["spec"] = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    return body
+
+
+class World:
+    """The API server with everything applied, and what it holds once it is quiet."""
+
+    def __init__(self, kube):
+        self.kube = kube
+        self.captures = {path.stem: load(path) for path in CAPTURES}
+
+    def get(self, kinds):
+        return json.loads(self.kube.kubectl("get", kinds, "-A", "-o", "json").stdout)["items"]
+
+    def apply(self):
+        spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": capture["namespace"]}}
+                  for capture, _ in self.captures.values()]
+        self.create(spaces)
+        self.create([dict(stand_in(reference), metadata={"name": reference.split("/")[1],
+                                                         "namespace": capture["namespace"]})
+                     for capture, _ in self.captures.values() for reference in capture["precreated"]])
+        documents = [dict(document, metadata=dict(document["metadata"], namespace=capture["namespace"]))
+                     for capture, documents in self.captures.values() for document in documents]
+        # Whatever a graph needs comes before the graph, as when a person applies the file twice.
+        self.create(sorted(documents, key=lambda d: d["kind"] == "DynamoGraphDeployment"))
+
+    def create(self, objects):
+        body = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, default=str)
+        self.kube.kubectl("create", "-f", "-", input=body)
+
+    def settle(self, done):
+        """Waits until done() and then until nothing has changed for a while."""
+        end, before, since = time.monotonic() + PATIENCE_S, None, time.monotonic()
+        while time.monotonic() < end:
+            items = self.get(WATCHED)
+            now = {(i["kind"], i["metadata"]["uid"]): i["metadata"]["resourceVersion"] for i in items}
+            if now != before or not done(items):
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > QUIET_S:
+                return
+            time.sleep(0.5)
+        pytest.fail(f"not quiet after {PATIENCE_S} s")
+
+    def settle_first(self):
+        self.settle(lambda items: all(i.get("status", {}).get("state") for i in items
+                                      if i["kind"] == "DynamoGraphDeployment"))
+        self.before = self.snapshot()
+
+    def settle_ready(self):
+        self.mark_pods_ready()
+        self.settle(lambda items: True)
+        self.after = self.snapshot()
+
+    def snapshot(self):
+        spaces = {}
+        for item in self.get(WRITTEN + ",dynamographdeployments"):
+            space = spaces.setdefault(item["metadata"]["namespace"], {})
+            space[item["kind"], item["metadata"]["name"]] = item
+        return spaces
+
+    def mark_pods_ready(self):
+        configuration = client.Configuration()
+        config.load_kube_config(self.kube.kubeconfig, client_configuration=configuration)
+        core = client.CoreV1Api(client.ApiClient(configuration))
+        names = {capture["namespace"] for capture, _ in self.captures.values()}
+        ready = {"status": {"phase": "Running", "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            for kind in ("Initialized", "ContainersReady", "Ready", "PodScheduled")]}}
+        pods = [pod.metadata for pod in core.list_pod_for_all_namespaces().items]
+        for pod in pods:
+            if pod.namespace in names:
+                core.patch_namespaced_pod_status(pod.name, pod.namespace, ready)
+
+
+@pytest.fixture(scope="module")
+def world(tools, tmp_path_factory):
+    if not CAPTURES:
+        unavailable(f"no captures in {SHARED}")
+    if not os.access(BINARY, os.X_OK):
+        unavailable(f"no {BINARY}; run: make all")
+    log = tmp_path_factory.mktemp("operator") / "log"
+    with api_server(tools, "--controllers") as kube, log.open("w") as out:
+        kube.apply_crds()
+        world = World(kube)
+        with subprocess.Popen([BINARY, *FLAGS], env=dict(os.environ, KUBECONFIG=kube.kubeconfig),
+                              stdout=out, stderr=subprocess.STDOUT) as operator:
+            try:
+                world.apply()
+                world.settle_first()
+                world.settle_ready()
+                yield world
+            finally:
+                print(f"operator's log: {log}")
+                operator.terminate()
+
+
+def differences(found):
+    """Those that the table does not cover, in words."""
+    return [oracle.describe(d) for d in found if not DEVIATIONS.covers(d)]
+
+
+def own_objects(capture, documents, space):
+    """What the operator wrote: everything but what was there before and what the cluster adds."""
+    given = {(d["kind"], d["metadata"]["name"]) for d in documents}
+    given |= {tuple(reference.split("/")) for reference in capture["precreated"]}
+    given |= {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
+    return {key: oracle.normalise(item) for key, item in space.items()
+            if key not in given and key[0] != "DynamoGraphDeployment"}
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_objects(world, path):
+    capture, documents = world.captures[path.stem]
+    theirs = {(o["kind"], o["metadata"]["name"]): oracle.normalise(o) for o in capture["objects"]}
+    ours = own_objects(capture, documents, world.before[capture["namespace"]])
+    bad = differences(oracle.compare_sets(path.stem, theirs, ours))
+    assert not bad, "\n".join(bad)
+
+
+def statuses(capture, space):
+    """Ours in the captures' form: status of graphs with two fields of metadata, and of children."""
+    found = {}
+    for (kind, name), item in space.items():
+        status = oracle.normalise_status(item.get("status"))
+        if kind == "DynamoGraphDeployment" and name in capture["dgds"]:
+            status["metadata"] = {key: item["metadata"][key] for key in ("finalizers", "generation")
+                                  if key in item["metadata"]}
+            found[kind, name] = status
+        elif kind in ("DynamoComponentDeployment", "DynamoGraphDeploymentScalingAdapter"):
+            found[kind, name] = status
+    return found
+
+
+def captured_statuses(capture):
+    found = {("DynamoGraphDeployment", name): status for name, status in capture["status"].items()}
+    for key, status in capture["children_status"].items():
+        kind, name = key.split("/")
+        if kind in ("DynamoComponentDeployment", "DynamoGraphDeploymentScalingAdapter"):
+            found[kind, name] = status
+    for status in found.values():
+        status.get("metadata", {}).pop("annotations", None)
+    return found
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("pods", ["pending", "ready"])
+def test_status(world, path, pods):
+    capture, _ = world.captures[path.stem]
+    space = (world.before if pods == "pending" else world.after)[capture["namespace"]]
+    theirs = captured_statuses(capture if pods == "pending" else capture["after_pods_ready"])
+    found = oracle.compare_sets(path.stem, theirs, statuses(capture, space))
+    bad = differences(d._replace(path="/status" + d.path) for d in found)
+    assert not bad, "\n".join(bad)
+
+
+def test_every_deviation_is_needed(world, request):
+    chosen = sum("test_objects" in item.nodeid or "test_status" in item.nodeid
+                 for item in request.session.items)
+    if chosen < 3 * len(CAPTURES):
+        pytest.skip("only with all captures")
+    assert not DEVIATIONS.unused(), json.dumps(DEVIATIONS.unused(), indent=2)
