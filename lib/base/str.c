@@ -148,7 +148,7 @@ static int digit_value(char c)
     return 99;
 }
 
-static bool parse_digits(struct str s, unsigned base, uint64_t *ret)
+bool str_parse_base(struct str s, unsigned base, uint64_t *ret)
 {
     uint64_t value = 0;
 
@@ -167,12 +167,12 @@ static bool parse_digits(struct str s, unsigned base, uint64_t *ret)
 
 bool str_parse_u64(struct str s, uint64_t *ret)
 {
-    return parse_digits(s, 10, ret);
+    return str_parse_base(s, 10, ret);
 }
 
 bool str_parse_hex64(struct str s, uint64_t *ret)
 {
-    return parse_digits(s, 16, ret);
+    return str_parse_base(s, 16, ret);
 }
 
 bool str_parse_i64(struct str s, int64_t *ret)
@@ -180,7 +180,7 @@ bool str_parse_i64(struct str s, int64_t *ret)
     bool negative = s.len && s.ptr[0] == '-';
     uint64_t magnitude;
 
-    if (!parse_digits(str_skip(s, negative), 10, &magnitude))
+    if (!str_parse_base(str_skip(s, negative), 10, &magnitude))
         return false;
     if (magnitude > (uint64_t)INT64_MAX + negative)
         return false;

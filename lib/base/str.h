@@ -70,6 +70,7 @@ size_t str_utf8_char(struct str s);
  */
 MUST_CHECK bool str_parse_u64(struct str s, uint64_t *ret);
 MUST_CHECK bool str_parse_hex64(struct str s, uint64_t *ret);
+MUST_CHECK bool str_parse_base(struct str s, unsigned base, uint64_t *ret); /* base 2 to 16 */
 MUST_CHECK bool str_parse_i64(struct str s, int64_t *ret);
 MUST_CHECK bool str_parse_f64(struct str s, double *ret);
 MUST_CHECK bool str_parse_bool(struct str s, bool *ret);
