@@ -251,6 +251,11 @@ def test_names(render):
         ("PodMonitor", "dynamo-worker")}
 
 
+def test_monitors_need_prometheus(tools):
+    plain = Rendered(run(tools / "helm", "template", "x", PLATFORM).stdout)
+    assert not {"ServiceMonitor", "PodMonitor"} & plain.kinds()
+
+
 def test_pods_have_no_privileges(render):
     for pod in (render().operator_pod, render().nats_pod):
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -447,7 +452,7 @@ def test_operator_may_make_what_graphs_need(shared, bare):
 @pytest.mark.cluster
 def test_install_upgrade_uninstall(cluster):
     """Runs beside an installed platform: restricted to a namespace of its own."""
-    restricted = ("--set", OP + "namespaceRestriction.enabled=true")
+    restricted = ("--set", OP + "namespaceRestriction.enabled=true", "--set", CM + "manager.image.tag=dev")
     install(cluster, "passing", PLATFORM, "chart-test", *restricted, "--wait", "--timeout=120s")
     pods = json.loads(cluster.kubectl("get", "pods", "-n", "chart-test", "-o", "json").stdout)["items"]
     assert sorted(pod["metadata"]["labels"]["app.kubernetes.io/name"] for pod in pods) == ["dynamo-operator", "nats"]

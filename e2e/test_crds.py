@@ -182,6 +182,54 @@ def test_corpus_is_accepted_and_kept_whole(shared, api, graph):
     assert lost(graph, created.to_dict()) == []
 
 
+def source(name):
+    """The input of a capture: its folder is part of its name, or in its own."""
+    places = [SHARED / "data/dgd/0.9.0" / name, SHARED / "data/operator/inputs-extra" / name,
+              SHARED / "data/dgd" / name.replace("__", "/", 1)]
+    return next(place for place in places if place.exists())
+
+
+def captured():
+    """For each file of the corpus: its graphs, and the components that the reference made of them."""
+    for folder in ("component", "component-extra"):
+        for path in sorted((SHARED / "data/operator/0.9.0" / folder).glob("*.json")):
+            capture = json.loads(path.read_text())
+            graphs = {document["metadata"]["name"]: document
+                      for document in yaml.safe_load_all(source(capture["dgd"]).read_text())
+                      if document and document["kind"] == "DynamoGraphDeployment"}
+            components = [o for o in capture["objects"] if o["kind"] == "DynamoComponentDeployment"]
+            if components:
+                yield pytest.param(graphs, components, id=f"{folder}/{path.stem}")
+
+
+def without_zeros(value):
+    """The reference writes objects back from typed structs, which adds and drops empty values."""
+    if isinstance(value, dict):
+        inner = {key: without_zeros(v) for key, v in value.items()}
+        return {key: v for key, v in inner.items() if v not in ("", {}, [], None)}
+    return [without_zeros(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.api
+@pytest.mark.parametrize("graphs, components", [*captured()] or [(None, None)])
+def test_defaults_are_those_of_the_reference(shared, api, graphs, components):
+    """What is stored of a graph, or a component, is what the reference's API server stored."""
+    def store(kind, name, spec):
+        body = {"apiVersion": "nvidia.com/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        return api.kinds()(kind).create(body=body, namespace="default", dry_run="All").to_dict()["spec"]
+    stored = {name: store("DynamoGraphDeployment", name, graph["spec"]) for name, graph in graphs.items()}
+    for component in components:
+        spec = component["spec"]
+        assert store("DynamoComponentDeployment", component["metadata"]["name"], spec) == spec
+        graph = component["metadata"]["labels"]["nvidia.com/dynamo-graph-deployment-name"]
+        service = stored[graph]["services"][spec["serviceName"]]
+        if spec.get("componentType") == "planner":  # the operator sets its account
+            service["extraPodSpec"]["serviceAccountName"] = spec["extraPodSpec"]["serviceAccountName"]
+        for field in ("extraPodSpec", "livenessProbe", "readinessProbe", "volumeMounts", "scalingAdapter",
+                      "resources", "multinode"):
+            assert without_zeros(service.get(field)) == without_zeros(spec.get(field)), field
+
+
 def verdicts():
     """What the reference's API server said of invalid and valid objects, its webhooks being off."""
     path = SHARED / "data/operator/validation.jsonl"
