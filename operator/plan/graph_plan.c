@@ -218,7 +218,7 @@ static struct json *component_spec(const struct plan_config *config, const struc
     const struct json *graph_env = json_path(dgd, "spec", "envs", NULL);
     AUTO(mem_free) char *ns = graph_dynamo_namespace(service, object_namespace(dgd),
                                                      object_name(dgd));
-    struct json *spec = compact_copy(service);
+    struct json *spec = json_is_object(service) ? compact_copy(service) : json_new_object();
     AUTO(json_free) struct json *env = json_new_array();
 
     if (is_given(framework))
