@@ -18,11 +18,6 @@
 
 enum { HTTP1_HEADERS_MAX = 64, HTTP1_TARGET_MAX = 8192 };
 
-struct http1_limits {
-    size_t head_bytes; /* request line and headers; 431 beyond */
-    size_t body_bytes; /* 413 beyond */
-};
-
 struct http1_header {
     struct str name, value; /* value trimmed */
 };
@@ -31,9 +26,18 @@ struct http1_request {
     struct str method, path, query; /* path as sent, without the query; query without '?' */
     struct http1_header headers[HTTP1_HEADERS_MAX];
     size_t n_headers;
+    uint8_t minor;      /* HTTP/1.<minor> */
     bool keep_alive;
     bool expects_continue;
     struct str body;    /* complete, de-chunked */
+};
+
+struct http1_limits {
+    size_t head_bytes; /* request line and headers; 431 beyond */
+    size_t body_bytes; /* 413 beyond */
+    /* When set: the limit of this request's body instead of body_bytes, asked once per head. */
+    size_t (*body_limit)(void *arg, const struct http1_request *head);
+    void *arg;
 };
 
 enum {
@@ -52,8 +56,10 @@ DEFINE_CLEANUP(struct http1_parser *, http1_parser_free)
  */
 MUST_CHECK int http1_parse(struct http1_parser *p, struct str bytes, struct http1_request *ret,
                            size_t *ret_used, bool *ret_wants_continue);
+/* Whether the head of the current request is complete and its body is still coming. */
+bool http1_in_body(const struct http1_parser *p);
 /* Value of the first header of that name, ASCII case ignored; ptr NULL when absent. */
 struct str http1_header_get(const struct http1_request *r, const char *name);
 const char *http_status_text(int status);
-/* Value of ?key=… percent-decoded into @out; false when absent. */
+/* Replaces @out with the value of ?key=…, percent-decoded; false when absent. */
 MUST_CHECK bool http_query_get(struct str query, const char *key, struct buf *out);

@@ -26,8 +26,8 @@ struct http_exchange;
 typedef void (*http_handler)(struct http_exchange *x, void *arg);
 
 struct http_route {
-    const char *method;
-    const char *path;      /* exact, or a prefix when it ends in '*' */
+    const char *method;    /* NULL = any; GET also takes HEAD, whose answer leaves without a body */
+    const char *path;      /* exact, or a prefix when it ends in '*'; the first route that fits */
     http_handler handle;
     size_t body_bytes;     /* 0 = the server's limit */
 };
@@ -35,10 +35,13 @@ struct http_route {
 struct http_server_conf {
     const char *host;      /* numeric */
     uint16_t port;         /* 0 = a free one */
-    size_t connections_max;
-    size_t head_bytes, body_bytes;
-    uint64_t idle_ms;      /* kept connection without a request, or a request that stalls */
-    const struct http_route *routes;
+    bool port_shared;      /* several loops of this process listen on it */
+    size_t connections_max; /* 0 = 4096; beyond: 503 and close */
+    size_t head_bytes;     /* 0 = 16 KiB */
+    size_t body_bytes;     /* 0 = 1 MiB */
+    /* Kept connection without a request, a head that is not complete, a body that stalls; 0 = 60 s. */
+    uint64_t idle_ms;
+    const struct http_route *routes; /* copied, not the strings */
     size_t n_routes;
     void *arg;             /* for handlers */
     /* Answers errors that no handler sees (400, 404, 405, 413, 431 …); NULL = plain text. */
@@ -59,16 +62,17 @@ const struct http1_request *http_request(const struct http_exchange *x);
 struct loop *http_exchange_loop(struct http_exchange *x);
 /* Called once if the exchange ends before it was answered. */
 void http_on_gone(struct http_exchange *x, loop_fn gone, void *arg);
-/* Extra response header, before responding; copied. */
+/* Extra response header, before responding; copied. Control bytes in @value become spaces. */
 void http_add_header(struct http_exchange *x, const char *name, struct str value);
 
 void http_respond(struct http_exchange *x, int status, const char *content_type, struct str body);
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
-void http_stream_write(struct http_exchange *x, struct str data); /* copies */
+/* Copies. Empty @data sends the head alone. */
+void http_stream_write(struct http_exchange *x, struct str data);
 void http_stream_end(struct http_exchange *x);
 /* Closes without the terminating chunk, so that the client sees a broken stream. */
 void http_stream_abort(struct http_exchange *x);
 /* Bytes that the client has not taken yet. */
 size_t http_stream_backlog(const struct http_exchange *x);
-/* Called when the backlog has fallen to 0. */
+/* Called each time that the backlog has fallen to 0. */
 void http_on_drained(struct http_exchange *x, loop_fn drained, void *arg);

@@ -188,8 +188,7 @@ static void drain(struct loop *l)
     uint64_t give_up_ns = clock_now_ns() + (uint64_t)DRAIN_MS * 1000000;
 
     uv_unref((uv_handle_t *)&l->wake);
-    while ((calls_wait(l) || l->deferred.n || uv_loop_alive(&l->uv)) &&
-           clock_now_ns() < give_up_ns)
+    while ((calls_wait(l) || l->deferred.n || uv_loop_alive(&l->uv)) && clock_now_ns() < give_up_ns)
         loop_run_once(l, 100);
 }
 

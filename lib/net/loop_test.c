@@ -301,11 +301,10 @@ static void test_signal(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_deferred_calls_run_in_the_same_turn),
-                    T(test_endless_deferring_does_not_starve_the_loop),
-                    T(test_posts_from_threads_keep_their_order),
-                    T(test_loop_free_runs_what_was_posted), T(test_stop_before_run_is_not_lost),
-                    T(test_timers), T(test_freed_timer_never_fires),
-                    T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done),
-                    T(test_signal));
+    return TEST_RUN(
+        T(test_deferred_calls_run_in_the_same_turn),
+        T(test_endless_deferring_does_not_starve_the_loop),
+        T(test_posts_from_threads_keep_their_order), T(test_loop_free_runs_what_was_posted),
+        T(test_stop_before_run_is_not_lost), T(test_timers), T(test_freed_timer_never_fires),
+        T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done), T(test_signal));
 }

@@ -83,13 +83,13 @@ static void on_accept(void *arg, struct tcp *take_conn)
 }
 
 /* Turns the loop until @condition; a hang is a failure. */
-#define RUN_UNTIL(l, condition)                                          \
-    do {                                                                 \
-        uint64_t give_up_ = clock_now_ns() + GIVE_UP_MS * 1000000ull;    \
-        while (!(condition) && clock_now_ns() < give_up_)                \
-            loop_run_once(l, 100);                                       \
-        if (!(condition))                                                \
-            fail_msg("never came true: %s", #condition);                 \
+#define RUN_UNTIL(l, condition)                                                                    \
+    do {                                                                                           \
+        uint64_t give_up_ = clock_now_ns() + GIVE_UP_MS * 1000000ull;                              \
+        while (!(condition) && clock_now_ns() < give_up_)                                          \
+            loop_run_once(l, 100);                                                                 \
+        if (!(condition))                                                                          \
+            fail_msg("never came true: %s", #condition);                                           \
     } while (0)
 
 static void rig_open_at(struct rig *r, const char *host, const char *ip)
@@ -101,7 +101,8 @@ static void rig_open_at(struct rig *r, const char *host, const char *ip)
     EXPECT_OK(loop_new(&r->loop, &e), &e);
     EXPECT_OK(tcp_listen(&r->listener, r->loop, host, 0, on_accept, r, &e), &e);
     EXPECT_OK(tcp_connect(&r->client.conn, r->loop, ip, tcp_listener_port(r->listener), &handlers,
-                          &r->client, &e), &e);
+                          &r->client, &e),
+              &e);
     RUN_UNTIL(r->loop, r->client.connected && r->server.conn);
 }
 
@@ -320,7 +321,8 @@ static void test_abort_while_connecting(void **state)
     RUN_UNTIL(r.loop, r.server.closed);
     r.client.connected = 0;
     EXPECT_OK(tcp_connect(&r.client.conn, r.loop, "127.0.0.1", tcp_listener_port(r.listener),
-                          &handlers, &r.client, &e), &e);
+                          &handlers, &r.client, &e),
+              &e);
     r.client.conn = tcp_abort(r.client.conn);
     for (int i = 0; i < 5; i++)
         loop_run_once(r.loop, 1);
@@ -354,8 +356,9 @@ static void test_listening_twice(void **state)
 
     (void)state;
     rig_open(&r);
-    assert_int_equal(tcp_listen(&second, r.loop, "127.0.0.1", tcp_listener_port(r.listener),
-                                on_accept, &r, &e), -EADDRINUSE);
+    assert_int_equal(
+        tcp_listen(&second, r.loop, "127.0.0.1", tcp_listener_port(r.listener), on_accept, &r, &e),
+        -EADDRINUSE);
     assert_null(second);
     rig_close(&r);
 }
