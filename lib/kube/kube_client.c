@@ -17,6 +17,7 @@ enum { CALL_MS = 30000, ANSWER_MAX = 64 << 20 };
 struct kube_client {
     const struct kube_config *config; /* borrowed: shared by all threads */
     struct http_sync *http;
+    uint64_t deadline_ms;
     struct buf url, auth, body, answer; /* kept from call to call */
 };
 
@@ -33,6 +34,7 @@ int kube_client_new(struct kube_client **ret, const struct kube_config *config, 
     int r;
 
     c->config = config;
+    c->deadline_ms = CALL_MS;
     r = http_sync_new(&c->http, &conf, e);
     if (r < 0)
         return err_wrap(e, r, "kube");
@@ -53,11 +55,16 @@ struct kube_client *kube_client_free(struct kube_client *c)
     return NULL;
 }
 
+void kube_client_set_deadline(struct kube_client *c, uint64_t ms)
+{
+    c->deadline_ms = ms;
+}
+
 /* Sends one request to c->url; 0 with c->answer and *ret_status, or -errno. */
 static int send_call(struct kube_client *c, const struct call *call, int *ret_status, struct err *e)
 {
     const char *headers[5] = {USER_AGENT, "Accept: application/json"};
-    struct http_call_spec spec = {.headers = headers, .total_ms = CALL_MS};
+    struct http_call_spec spec = {.headers = headers, .total_ms = c->deadline_ms};
     size_t n = 2;
     int r;
 

@@ -33,6 +33,8 @@ enum {
 MUST_CHECK int kube_client_new(struct kube_client **ret, const struct kube_config *config, struct err *e);
 struct kube_client *kube_client_free(struct kube_client *c);
 DEFINE_CLEANUP(struct kube_client *, kube_client_free)
+/* Another deadline per call than 30 s, for whoever holds a lease. */
+void kube_client_set_deadline(struct kube_client *c, uint64_t ms);
 
 /* @ret may be NULL in the writing calls when the stored object is of no interest. */
 MUST_CHECK int kube_get(struct kube_client *c, const struct kube_kind *k, const char *ns,

@@ -16,6 +16,8 @@
 #include "lib/base/list.h"
 #include "lib/base/ref.h"
 #include "lib/base/strmap.h"
+#include "operator/ctrl/pod_state.h"
+#include "operator/plan/plan.h"
 
 enum { STORES_MAX = 24 };
 
@@ -29,6 +31,7 @@ struct entry {
     struct list by_owner, by_ns; /* unlinked when there is no owner */
     struct text *text;
     uint64_t version;
+    int64_t generation;
     bool observed; /* a watch has told of it */
     char *owner;   /* uid of the controller, or NULL */
     char *name;    /* behind the namespace in the same block */
@@ -106,21 +109,32 @@ static void put_registries(struct buf *out, const struct json *secret)
     json_print(names, out);
 }
 
+static void put_waiting(struct buf *out, const struct json *pod)
+{
+    AUTO(mem_free) char *why = pod_waiting(pod);
+    AUTO(json_free) struct json *text = json_new_cstr(why ? why : "");
+
+    json_print(text, out);
+}
+
 static struct text *text_of(const struct kube_kind *kind, const struct json *object)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
 
-    if (kind == &KIND_SECRET || kind == &KIND_PVC || kind == &KIND_DWM) {
-        buf_put_cstr(&out, "{\"metadata\":");
-        put_members(&out, json_get(object, "metadata"), "managedFields");
-        if (kind == &KIND_SECRET) {
-            buf_put_cstr(&out, ",\"registries\":");
-            put_registries(&out, object);
-        }
-        buf_put_char(&out, '}');
-    } else {
+    if (kind != &KIND_SECRET && kind != &KIND_PVC && kind != &KIND_DWM && kind != &KIND_POD) {
         put_members(&out, object, NULL);
+        return text_new(buf_str(&out));
     }
+    buf_put_cstr(&out, "{\"metadata\":");
+    put_members(&out, json_get(object, "metadata"), "managedFields");
+    if (kind == &KIND_SECRET) {
+        buf_put_cstr(&out, ",\"registries\":");
+        put_registries(&out, object);
+    } else if (kind == &KIND_POD) {
+        buf_put_cstr(&out, ",\"waiting\":");
+        put_waiting(&out, object);
+    }
+    buf_put_char(&out, '}');
     return text_new(buf_str(&out));
 }
 
@@ -240,14 +254,29 @@ static void store_insert(struct store *s, struct str key, struct entry *en)
         ring_link(s->by_owner, en->owner, &en->by_owner);
 }
 
-static const char *controller_uid(const struct json *object)
+static const struct json *controller_of(const struct json *object)
 {
     bool controls;
 
     JSON_FOREACH (owner, json_path(object, "metadata", "ownerReferences", NULL))
         if (json_get_bool(owner, "controller", &controls) && controls)
-            return json_get_cstr(owner, "uid");
+            return owner;
     return NULL;
+}
+
+static bool is_kept(const struct kube_kind *kind, const struct json *object)
+{
+    AUTO(mem_free) char *waiting = NULL;
+    const char *owner;
+
+    if (kind == &KIND_DWM)
+        return json_path(object, "metadata", "annotations", PLAN_ROUTING_GENERATION, NULL) != NULL;
+    if (kind == &KIND_POD)
+        return (waiting = pod_waiting(object)) != NULL;
+    if (kind != &KIND_INGRESS)
+        return true;
+    owner = json_get_cstr(controller_of(object), "kind");
+    return owner && strcmp(owner, KIND_DCD.kind) == 0;
 }
 
 static uint64_t version_of(const struct json *object)
@@ -270,7 +299,7 @@ static const char *text_at(const struct json *object, const char *key)
 static struct entry *entry_new(const struct kube_kind *kind, const struct json *object)
 {
     const char *ns = text_at(object, "namespace"), *name = text_at(object, "name");
-    const char *owner = controller_uid(object);
+    const char *owner = json_get_cstr(controller_of(object), "uid");
     size_t ns_size = strlen(ns) + 1, name_size = strlen(name) + 1;
     struct entry *en = xcalloc(1, sizeof(*en) + ns_size + name_size);
 
@@ -279,6 +308,7 @@ static struct entry *entry_new(const struct kube_kind *kind, const struct json *
     memcpy(en->name, name, name_size);
     en->owner = owner ? xstrdup(owner) : NULL;
     en->version = version_of(object);
+    (void)json_get_i64(json_get(object, "metadata"), "generation", &en->generation);
     en->text = text_of(kind, object);
     return en;
 }
@@ -290,24 +320,32 @@ static void put_key(struct buf *out, const char *ns, const char *name)
 
 /* --- writing ---------------------------------------------------------------------------------------- */
 
-void cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object)
+bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object)
 {
-    struct entry *en = entry_new(kind, object);
     AUTO(buf_done) struct buf key = BUF_NULL;
+    bool changed;
+    struct entry *en;
     struct store *s;
 
+    if (!is_kept(kind, object)) {
+        cache_observe_deleted(c, kind, object);
+        return false;
+    }
+    en = entry_new(kind, object);
     en->observed = true;
     put_key(&key, en->ns, en->name);
     (void)pthread_mutex_lock(&c->lock);
     s = store_of(c, kind);
     s->observed_version = MAX(s->observed_version, en->version);
     const struct entry *have = strmap_get(s->entries, buf_str(&key));
+    changed = !have || have->generation != en->generation;
     /* Our own later write may have been answered before the watch told of the earlier one. */
     if (have && have->version > en->version && !have->observed)
         entry_free(en);
     else
         store_insert(s, buf_str(&key), en);
     (void)pthread_mutex_unlock(&c->lock);
+    return changed;
 }
 
 void cache_observe_deleted(struct cache *c, const struct kube_kind *kind, const struct json *object)

@@ -7,8 +7,9 @@
  * without managedFields, a fifth of the memory of a tree, and parsed by whoever asks. Entries are
  * immutable and counted: a reader holds the lock only to take its reference.
  *
- * Of a Secret only the names of its registries are kept, of claims and worker metadata only the
- * metadata. Any thread.
+ * What nobody asks for is not kept: of a Secret there are the names of its registries, of a claim
+ * its metadata, of worker metadata those of pods that say which routing they run, of pods only
+ * those that something keeps from running ("waiting" says what), of Ingresses only ours. Any thread.
  */
 #pragma once
 
@@ -26,8 +27,11 @@ DEFINE_CLEANUP(struct cache *, cache_free)
 
 /* --- writing ---------------------------------------------------------------------------------------- */
 
-/* From a watch: the object as of its resourceVersion, and that nothing older is to come. */
-void cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object);
+/*
+ * From a watch: the object as of its resourceVersion, and that nothing older is to come. True when
+ * its spec is another one than before, as far as metadata.generation tells.
+ */
+bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object);
 void cache_observe_deleted(struct cache *c, const struct kube_kind *kind, const struct json *object);
 /*
  * After a complete list: what we wrote and no watch has ever told of is forgotten, as it may have

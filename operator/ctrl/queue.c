@@ -32,7 +32,7 @@ struct queue {
     pthread_mutex_t lock;
     pthread_cond_t ready;
     uint64_t (*now_ms)(void);
-    struct strmap *items; /* "controller/ns/name" */
+    struct strmap *items; /* "ns/name" */
     struct list lanes[2]; /* normal, urgent */
     struct item **heap;   /* 1-based, by due_ms */
     size_t n_heap, cap_heap;
@@ -136,24 +136,24 @@ static void heap_remove(struct queue *q, struct item *it)
 
 /* --- items ------------------------------------------------------------------------------------------- */
 
-static void item_key(struct buf *out, unsigned controller, const char *ns, const char *name)
+static void item_key(struct buf *out, const char *ns, const char *name)
 {
-    buf_printf(out, "%u/%s/%s", controller, ns, name);
+    buf_printf(out, "%s/%s", ns, name);
 }
 
-static struct item *need_item(struct queue *q, unsigned controller, const char *ns, const char *name)
+static struct item *need_item(struct queue *q, const char *ns, const char *name)
 {
     AUTO(buf_done) struct buf key = BUF_NULL;
     struct item *it;
 
-    item_key(&key, controller, ns, name);
+    item_key(&key, ns, name);
     it = strmap_get(q->items, buf_str(&key));
     if (it)
         return it;
     it = xcalloc(1, sizeof(*it));
     it->ns = xstrdup(ns);
     it->name = xstrdup(name);
-    it->key = (struct queue_key){.controller = controller, .ns = it->ns, .name = it->name};
+    it->key = (struct queue_key){.ns = it->ns, .name = it->name};
     (void)strmap_set(q->items, buf_str(&key), it);
     return it;
 }
@@ -185,12 +185,12 @@ static void delay(struct queue *q, struct item *it, uint64_t due)
     (void)pthread_cond_signal(&q->ready);
 }
 
-void queue_add(struct queue *q, unsigned controller, const char *ns, const char *name, bool urgent)
+void queue_add(struct queue *q, const char *ns, const char *name, bool urgent)
 {
     struct item *it;
 
     (void)pthread_mutex_lock(&q->lock);
-    it = need_item(q, controller, ns, name);
+    it = need_item(q, ns, name);
     if (it->working) {
         it->dirty = true;
         it->urgent |= urgent;
@@ -201,13 +201,12 @@ void queue_add(struct queue *q, unsigned controller, const char *ns, const char 
     (void)pthread_mutex_unlock(&q->lock);
 }
 
-void queue_add_after(struct queue *q, unsigned controller, const char *ns, const char *name,
-                     uint64_t delay_ms)
+void queue_add_after(struct queue *q, const char *ns, const char *name, uint64_t delay_ms)
 {
     struct item *it;
 
     (void)pthread_mutex_lock(&q->lock);
-    it = need_item(q, controller, ns, name);
+    it = need_item(q, ns, name);
     delay(q, it, q->now_ms() + delay_ms);
     (void)pthread_mutex_unlock(&q->lock);
 }
@@ -297,7 +296,7 @@ static void forget_if_idle(struct queue *q, struct item *it)
 
     if (list_linked(&it->lane) || it->heap_place != NOT_DELAYED || it->working || it->key.failures)
         return;
-    item_key(&key, it->key.controller, it->ns, it->name);
+    item_key(&key, it->ns, it->name);
     (void)strmap_remove(q->items, buf_str(&key));
     item_free(it);
 }
@@ -318,7 +317,7 @@ void queue_done(struct queue *q, const struct queue_key *key, enum queue_outcome
     uint64_t now;
 
     (void)pthread_mutex_lock(&q->lock);
-    it = need_item(q, key->controller, key->ns, key->name);
+    it = need_item(q, key->ns, key->name);
     now = q->now_ms();
     it->working = false;
     q->n_working--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work queue of object keys, as controllers need it.
+ * Work queue of object keys of one controller.
  *
  * A key is in the queue at most once; one that is added while it is being worked on comes again
  * afterwards, and never to two workers at a time. Urgent keys (a user's change) go before the others
@@ -21,7 +21,6 @@ struct queue;
 
 /* Borrowed from the queue between queue_take() and queue_done(). */
 struct queue_key {
-    unsigned controller; /* which reconciler the key is for */
     const char *ns, *name;
     unsigned failures;   /* in a row so far */
     uint64_t queued_ms;  /* when it became ready */
@@ -32,10 +31,9 @@ struct queue *queue_new(uint64_t (*now_ms)(void)) __attribute__((returns_nonnull
 struct queue *queue_free(struct queue *q);
 DEFINE_CLEANUP(struct queue *, queue_free)
 
-void queue_add(struct queue *q, unsigned controller, const char *ns, const char *name, bool urgent);
+void queue_add(struct queue *q, const char *ns, const char *name, bool urgent);
 /* Ready after @delay_ms, unless it is earlier for another reason. */
-void queue_add_after(struct queue *q, unsigned controller, const char *ns, const char *name,
-                     uint64_t delay_ms);
+void queue_add_after(struct queue *q, const char *ns, const char *name, uint64_t delay_ms);
 
 /* Waits for a key; NULL once queue_stop() was called. */
 const struct queue_key *queue_take(struct queue *q);

@@ -26,18 +26,17 @@ static void test_a_key_is_queued_once(void **state)
     AUTO(queue_free) struct queue *q = queue_new(fake_now);
 
     (void)state;
-    queue_add(q, 0, "ns", "a", false);
-    queue_add(q, 0, "ns", "b", false);
-    queue_add(q, 0, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
+    queue_add(q, "ns", "b", false);
+    queue_add(q, "ns", "a", false);
     assert_int_equal(queue_stats(q).depth, 2);
     expect(q, "a");
     expect(q, "b");
     assert_null(queue_try(q));
-    /* The same name of another controller or namespace is another key. */
-    queue_add(q, 1, "ns", "a", false);
-    queue_add(q, 0, "other", "a", false);
-    queue_add(q, 0, "ns", "a", false);
-    assert_int_equal(queue_stats(q).depth, 3);
+    /* The same name in another namespace is another key. */
+    queue_add(q, "other", "a", false);
+    queue_add(q, "ns", "a", false);
+    assert_int_equal(queue_stats(q).depth, 2);
 }
 
 static void test_a_key_added_while_worked_on_comes_again_but_not_twice_at_once(void **state)
@@ -46,10 +45,10 @@ static void test_a_key_added_while_worked_on_comes_again_but_not_twice_at_once(v
     const struct queue_key *key;
 
     (void)state;
-    queue_add(q, 0, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
     key = queue_try(q);
-    queue_add(q, 0, "ns", "a", false);
-    queue_add(q, 0, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
     assert_null(queue_try(q));
     queue_done(q, key, QUEUE_OK, 0);
     expect(q, "a");
@@ -62,10 +61,10 @@ static void test_urgent_goes_first_but_does_not_starve(void **state)
     char name[16];
 
     (void)state;
-    queue_add(q, 0, "ns", "slow", false);
+    queue_add(q, "ns", "slow", false);
     for (int i = 0; i < 40; i++) {
         (void)snprintf(name, sizeof(name), "u%d", i);
-        queue_add(q, 0, "ns", name, true);
+        queue_add(q, "ns", name, true);
     }
     for (int i = 0; i < QUEUE_URGENT_RUN; i++) {
         (void)snprintf(name, sizeof(name), "u%d", i);
@@ -80,10 +79,10 @@ static void test_a_waiting_key_becomes_urgent(void **state)
     AUTO(queue_free) struct queue *q = queue_new(fake_now);
 
     (void)state;
-    queue_add(q, 0, "ns", "a", false);
-    queue_add(q, 0, "ns", "b", false);
-    queue_add(q, 0, "ns", "b", true);
-    queue_add(q, 0, "ns", "b", false);
+    queue_add(q, "ns", "a", false);
+    queue_add(q, "ns", "b", false);
+    queue_add(q, "ns", "b", true);
+    queue_add(q, "ns", "b", false);
     expect(q, "b");
     expect(q, "a");
     assert_null(queue_try(q));
@@ -97,7 +96,7 @@ static void test_failures_back_off_and_success_forgets_them(void **state)
 
     (void)state;
     clock_ms = 1000;
-    queue_add(q, 0, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
     for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
         key = queue_try(q);
         assert_non_null(key);
@@ -112,7 +111,7 @@ static void test_failures_back_off_and_success_forgets_them(void **state)
         clock_ms += QUEUE_BACKOFF_MAX_MS;
     }
     expect(q, "a");
-    queue_add(q, 0, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
     key = queue_try(q);
     assert_int_equal(key->failures, 0);
     queue_done(q, key, QUEUE_OK, 0);
@@ -124,17 +123,17 @@ static void test_delays_keep_the_earliest_time(void **state)
 
     (void)state;
     clock_ms = 0;
-    queue_add_after(q, 0, "ns", "c", 30);
-    queue_add_after(q, 0, "ns", "a", 20);
-    queue_add_after(q, 0, "ns", "a", 10);
-    queue_add_after(q, 0, "ns", "a", 50);
-    queue_add_after(q, 0, "ns", "b", 20);
+    queue_add_after(q, "ns", "c", 30);
+    queue_add_after(q, "ns", "a", 20);
+    queue_add_after(q, "ns", "a", 10);
+    queue_add_after(q, "ns", "a", 50);
+    queue_add_after(q, "ns", "b", 20);
     assert_null(queue_try(q));
     clock_ms = 10;
     expect(q, "a");
     assert_null(queue_try(q));
     /* An event brings forward what was to come later. */
-    queue_add(q, 0, "ns", "c", false);
+    queue_add(q, "ns", "c", false);
     expect(q, "c");
     clock_ms = 1000;
     expect(q, "b");
@@ -149,9 +148,9 @@ static void test_a_delay_that_ends_during_work_is_not_lost(void **state)
 
     (void)state;
     clock_ms = 0;
-    queue_add(q, 0, "ns", "a", false);
+    queue_add(q, "ns", "a", false);
     key = queue_try(q);
-    queue_add_after(q, 0, "ns", "a", 5);
+    queue_add_after(q, "ns", "a", 5);
     clock_ms = 6;
     assert_null(queue_try(q));
     queue_done(q, key, QUEUE_OK, 0);
@@ -176,7 +175,7 @@ static void test_workers_stop(void **state)
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, take_until_stopped, q), 0);
     for (int i = 0; i < 100; i++)
-        queue_add(q, 0, "ns", i % 2 ? "a" : "b", i % 3 == 0);
+        queue_add(q, "ns", i % 2 ? "a" : "b", i % 3 == 0);
     queue_stop(q);
     for (size_t i = 0; i < ARRAY_LEN(threads); i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes the difference between a planned set and what exists: one request for an object that is
+ * missing or differs, none for one that is right.
+ */
+#pragma once
+
+#include "operator/reconcile/reconcile.h"
+
+/* Whose set it is, and what was written so far. */
+struct apply {
+    const struct reconciler *rc;
+    const struct kube_kind *kind; /* of the owner */
+    const struct json *owner;
+    size_t n_created;
+    size_t n_written; /* all requests that changed something */
+};
+
+/*
+ * Creates or corrects those of @set whose kind is @only (NULL: all), in order. 0, CONTROLLER_AGAIN,
+ * or -errno with @e in the words that status shows.
+ */
+MUST_CHECK int apply_set(struct apply *a, const struct object_set *set, const struct kube_kind *only,
+                         struct err *e);
+/* Deletes what the owner controls and the set does not hold, of the @n kinds. */
+MUST_CHECK int apply_prune(struct apply *a, const struct object_set *set,
+                           const struct kube_kind *const *kinds, size_t n, struct err *e);
+/* Writes @status when it differs from the owner's present one. Takes @status. */
+MUST_CHECK int apply_status(struct apply *a, struct json *take_status, struct err *e);
+/* Removes the reference operator's finalizer from an object that is being deleted. */
+MUST_CHECK int apply_release(struct apply *a, struct err *e);

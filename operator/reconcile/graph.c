@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * DynamoGraphDeployment: everything that belongs to the graph as a whole, and one
+ * DynamoComponentDeployment per service. What those become is component.c's business.
+ */
+#include "operator/reconcile/reconcile.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+#include "lib/net/loop.h"
+#include "operator/api/check.h"
+#include "operator/api/graph.h"
+#include "operator/ctrl/stamp.h"
+#include "operator/plan/status.h"
+#include "operator/reconcile/apply.h"
+#include "operator/reconcile/flips.h"
+
+static const struct log_target LG = {"dynamo_operator::graph"};
+
+/* What a graph may own and a later plan leave out. Claims are not here: they hold data. */
+static const struct kube_kind *const pruned[] = {
+    &KIND_DCD, &KIND_CONFIG_MAP, &KIND_DGDSA, &KIND_ROLE_BINDING, &KIND_ROLE, &KIND_SERVICE_ACCOUNT,
+};
+
+/*
+ * The routing configuration goes first: a flip must not wait for anything. It counts as a flip when
+ * the ConfigMap was there before, with another content.
+ */
+static int apply_routing(struct apply *a, const struct object_set *set, const struct pass *pass,
+                         struct err *e)
+{
+    size_t created = a->n_created, before = a->n_written;
+    int r = apply_set(a, set, &KIND_CONFIG_MAP, e);
+
+    if (a->n_written > before && a->n_created == created)
+        flips_begin(a->rc->flips, object_uid(a->owner), pass->seen_ms);
+    return r;
+}
+
+static int apply_graph(struct apply *a, const struct object_set *set, const struct pass *pass,
+                       struct err *e)
+{
+    AUTO(json_free) struct json *claims = NULL;
+    const char *missing;
+    int r = apply_routing(a, set, pass, e);
+
+    if (r != 0)
+        return r;
+    claims = cache_get_all(a->rc->cache, &KIND_PVC, pass->ns);
+    missing = graph_missing_pvc(a->owner, claims);
+    if (missing) {
+        AUTO(mem_free) char *text = status_missing_pvc(missing);
+
+        return err_set(e, -ENOENT, "%s", text);
+    }
+    r = apply_set(a, set, NULL, e);
+    if (r == 0 && set->blocked)
+        return err_set(e, -ENOTSUP, "%s", set->blocked);
+    return r == 0 ? apply_prune(a, set, pruned, ARRAY_LEN(pruned), e) : r;
+}
+
+/* When all frontends have followed a flip: how long it took. */
+static void tell_flip(const struct apply *a, const struct routing_view *routing)
+{
+    AUTO(mem_free) char *message = NULL;
+    uint64_t since_ms;
+
+    if (!routing->mode || routing->n_applied < routing->n_pods ||
+        !flips_end(a->rc->flips, object_uid(a->owner), &since_ms))
+        return;
+    message = xasprintf("Routing mode %s (generation %jd) applied by %zu of %zu pods in %ju ms",
+                        routing->mode, (intmax_t)routing->generation, routing->n_applied,
+                        routing->n_pods, (uintmax_t)(clock_now_ns() / 1000000 - since_ms));
+    recorder_tell(a->rc->recorder, a->kind, a->owner, false, "RoutingApplied", message);
+    log_info(&LG, message, LOG_STR("namespace", object_namespace(a->owner)),
+             LOG_STR("name", object_name(a->owner)));
+}
+
+/* A state is worth an event when it is entered. */
+static void tell_state(const struct apply *a, const struct json *status)
+{
+    const char *before = json_cstr(json_path(a->owner, "status", "state", NULL));
+    const char *now = json_get_cstr(status, "state");
+    AUTO(json_free) struct json *holder = json_new_object();
+    const struct json *ready;
+    const char *reason, *message;
+
+    if (!now || (before && strcmp(before, now) == 0) || strcmp(now, "pending") == 0)
+        return;
+    (void)json_set(holder, "status", json_dup(status));
+    ready = status_condition(holder, "Ready");
+    reason = json_get_cstr(ready, "reason");
+    message = json_get_cstr(ready, "message");
+    if (strcmp(now, "successful") == 0)
+        reason = "Ready";
+    else if (!reason || strcmp(reason, "ValidationFailed") != 0)
+        reason = "ReconcileError";
+    recorder_tell(a->rc->recorder, a->kind, a->owner, strcmp(now, "failed") == 0, reason,
+                  message ? message : now);
+}
+
+static int report(struct apply *a, struct graph_view *view, struct err *e)
+{
+    AUTO(json_free) struct json *components =
+        cache_get_owned(a->rc->cache, &KIND_DCD, object_uid(a->owner));
+    struct json *status;
+    char now[STAMP_SIZE];
+    int r;
+
+    stamp_format(clock_wall_ms(), now);
+    view->now = now;
+    view->components = components;
+    status = graph_status(a->owner, view);
+    tell_state(a, status);
+    r = apply_status(a, status, e);
+    if (r == 0)
+        tell_flip(a, &view->routing);
+    return r;
+}
+
+static int report_invalid(struct apply *a, const struct problems *problems, struct err *e)
+{
+    AUTO(mem_free) char *text = problems_text(problems);
+    struct graph_view view = {.invalid = text};
+
+    return report(a, &view, e);
+}
+
+static int reconcile_valid(struct apply *a, const struct pass *pass, struct err *e)
+{
+    AUTO(json_free) struct json *maps =
+        cache_get_owned(a->rc->cache, &KIND_CONFIG_MAP, object_uid(a->owner));
+    const struct plan_inputs inputs = {.routing = maps};
+    AUTO(object_set_free) struct object_set *set = graph_plan(a->rc->plan, &inputs, a->owner);
+    struct graph_view view = {.want = set};
+    struct err apply_error, status_error;
+    int r, r_status;
+
+    r = apply_graph(a, set, pass, &apply_error);
+    if (r == CONTROLLER_AGAIN)
+        return r;
+    view.error = r < 0 ? apply_error.text : NULL;
+    view.routing = flips_view(a->rc->cache, set);
+    r_status = report(a, &view, &status_error);
+    if (r < 0)
+        return err_set(e, r, "%s", apply_error.text);
+    return r_status < 0 ? err_set(e, r_status, "%s", status_error.text) : 0;
+}
+
+int graph_reconcile(const struct reconciler *rc, const struct pass *pass, struct err *e)
+{
+    AUTO(json_free) struct json *dgd = cache_get(rc->cache, &KIND_DGD, pass->ns, pass->name);
+    AUTO(problems_done) struct problems problems = PROBLEMS_NULL;
+    struct apply a = {.rc = rc, .kind = &KIND_DGD, .owner = dgd};
+
+    if (!dgd)
+        return 0; /* its children go with it by their ownerReferences */
+    /* Whoever still created children now would race with the garbage collector. */
+    if (object_is_deleted(dgd))
+        return apply_release(&a, e);
+    check_graph(dgd, &problems);
+    if (problems.n)
+        return report_invalid(&a, &problems, e);
+    return reconcile_valid(&a, pass, e);
+}
