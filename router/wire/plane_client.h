@@ -37,7 +37,7 @@ struct plane_client_conf {
     uint64_t connect_ms;      /* DYN_TCP_CONNECT_TIMEOUT [5000] */
     uint64_t ack_ms;          /* DYN_TCP_REQUEST_TIMEOUT, from frame to ack [5000] */
     uint64_t call_home_ms;    /* from ack to handshake [10000] */
-    uint64_t first_item_ms;   /* from ack to first item; 0 = no limit (engines queue) */
+    uint64_t first_item_ms;   /* from handshake to first item; 0 = no limit (engines queue) */
     size_t pool_max;          /* connections per address, DYN_TCP_POOL_SIZE [100] */
     size_t streams_max;       /* in flight [65536] */
     size_t frame_max;         /* bytes of one response frame or request [32 MiB] */

@@ -80,7 +80,10 @@ size_t plane_request_backlog(const struct plane_request *rq);
 void plane_request_start(struct plane_request *rq); /* prologue {"error":null} */
 /* Prologue with an error; the request is over. */
 void plane_request_refuse(struct plane_request *rq, struct str text);
-/* One item around @data (JSON of an engine output). */
+/*
+ * One item around @data (JSON of an engine output). A frontend that lets 64 MiB pile up is given
+ * up: `cancelled` follows.
+ */
 void plane_request_item(struct plane_request *rq, struct str data);
 /* One item whose data is @raw itself, without annotation (recovery queries). */
 void plane_request_item_raw(struct plane_request *rq, struct str raw);

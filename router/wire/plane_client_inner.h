@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the three parts of the plane client share: streams (plane_client.c), pooled connections to
+ * workers (plane_link.c), and connections that workers make to us (plane_home.c).
+ *
+ * A stream has a link from its start to the ack and a home from the handshake to its end; the
+ * handshake may overtake the ack, as they come on different connections. Whatever ends is unlinked
+ * at once and freed at the end of the turn, so that callbacks may end anything.
+ */
+#pragma once
+
+#include "lib/base/buf.h"
+#include "lib/base/digest.h"
+#include "lib/base/list.h"
+#include "lib/base/strmap.h"
+#include "lib/net/tcp.h"
+#include "router/wire/plane_address.h"
+#include "router/wire/plane_client.h"
+
+struct plane_link;
+struct plane_home;
+struct plane_pool;
+
+/* What the deadline of a stream is for. */
+enum plane_wait { WAIT_CONNECT, WAIT_ACK, WAIT_HOME, WAIT_ITEM };
+
+struct plane_stream {
+    struct plane_client *client;
+    struct list in_client;
+    struct list in_queue; /* of the pool, while it has no connection to give */
+    const struct plane_handlers *on;
+    void *arg;
+    char subject[UUID_TEXT_SIZE];
+    struct plane_pool *pool; /* until the ack */
+    struct plane_link *link; /* from connecting to the ack */
+    struct plane_home *home; /* from the handshake on */
+    struct buf frame;        /* until the ack */
+    struct timer *deadline;
+    enum plane_wait wait;
+    bool acked, started, item_seen, paused, dead;
+    bool resent; /* a reused connection broke under it once */
+    enum plane_failure failure; /* of a failure that is reported at the end of the turn */
+    char *failure_text;
+};
+
+struct plane_client {
+    struct loop *loop;
+    struct plane_client_conf conf;
+    char address[PLANE_IP_SIZE + 16];
+    struct tcp_listener *listener;
+    struct strmap *pools;    /* "ip port" → struct plane_pool */
+    struct strmap *subjects; /* → struct plane_stream that waits for its call home */
+    struct list streams;
+    struct list homes;
+    struct list limited; /* homes with a deadline, soonest first */
+    struct timer *sweep; /* runs while `limited` is not empty */
+    size_t n_homes;
+    struct plane_stats stats;
+};
+
+/* --- plane_client.c: streams ---------------------------------------------------------------------- */
+
+void plane_stream_expect(struct plane_stream *s, enum plane_wait wait); /* sets the deadline */
+/* Reports and ends. Not from within plane_client_send(). */
+void plane_stream_fail(struct plane_stream *s, enum plane_failure kind, const char *text);
+void plane_stream_fail_later(struct plane_stream *s, enum plane_failure kind, const char *text);
+void plane_stream_finish(struct plane_stream *s);
+void plane_stream_acked(struct plane_stream *s);
+/* The connection home ended before the final item. */
+void plane_stream_broken(struct plane_stream *s);
+
+/* --- plane_link.c --------------------------------------------------------------------------------- */
+
+/* Finds or makes a connection and sends the frame; failures are reported later. */
+void plane_pool_send(struct plane_client *c, struct plane_stream *s, const struct plane_address *a);
+/* Takes the stream off its link or queue. @drop: a link that still owes an ack is closed. */
+void plane_link_detach(struct plane_stream *s, bool drop);
+void plane_pools_free(struct plane_client *c);
+void plane_pool_forget(struct plane_client *c, const struct plane_address *a);
+
+/* --- plane_home.c --------------------------------------------------------------------------------- */
+
+void plane_home_accept(void *client, struct tcp *take_conn);
+/* Parts home and stream. @kill: tells the worker to stop and closes; else drains to the sentinel. */
+void plane_home_detach(struct plane_stream *s, bool kill);
+void plane_home_pause(struct plane_home *h);
+void plane_home_resume(struct plane_home *h);
+void plane_homes_free(struct plane_client *c);
+void plane_homes_sweep(void *client);
