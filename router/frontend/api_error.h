@@ -2,9 +2,9 @@
 /*
  * Errors of the HTTP API: status and words.
  *
- * The body carries OpenAI's shape, {"error":{"message","type","param","code"}}, and beside it the flat
- * keys of the reference, {"message","type","code"} (wire.md §9.5), so that clients of either find
- * what they look for.
+ * The body carries OpenAI's shape, {"error":{"message","type","param","code"}}, and beside it the
+ * flat keys of the reference, {"message","type","code"} (wire.md §9.5), so that clients of either
+ * find what they look for.
  */
 #pragma once
 

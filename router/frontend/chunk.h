@@ -2,8 +2,8 @@
 /*
  * Answers as OpenAI clients read them: stream chunks and folded bodies (wire.md §8.7, 8.8).
  *
- * What all chunks of a request share is written once; a token then costs two copies and the escaping
- * of its text. Key order is the reference's. Pure.
+ * What all chunks of a request share is written once; a token then costs two copies and the
+ * escaping of its text. Key order is the reference's. Pure.
  */
 #pragma once
 
@@ -39,7 +39,8 @@ void chunk_done(struct chunk *c);
 DEFINE_CLEANUP_EMBEDDED(struct chunk, chunk_done)
 
 /* One "data: …" line with @text (a NULL pointer is a null content). @usage NULL = null. */
-void chunk_put_text(const struct chunk *c, struct buf *out, struct str text, const struct usage *usage);
+void chunk_put_text(const struct chunk *c, struct buf *out, struct str text,
+                    const struct usage *usage);
 void chunk_put_end(const struct chunk *c, struct buf *out, const struct chunk_end *end,
                    const struct usage *usage);
 /* The chunk without choices that stream_options.include_usage asks for. */

@@ -10,16 +10,32 @@ static void chat_chunks_are_those_of_the_reference(void **state)
     struct usage u = {85, 6, STR_NULL};
 
     (void)state;
-    chunk_init(&c, API_CHAT, STR("7cf497bc-bc93-4c9c-baa4-ab37ea4e2806"), STR("tinyllama-chat"), 1795252380);
+    chunk_init(&c, API_CHAT, STR("7cf497bc-bc93-4c9c-baa4-ab37ea4e2806"), STR("tinyllama-chat"),
+               1795252380);
     chunk_put_text(&c, &out, STR(" who"), NULL);
     chunk_put_end(&c, &out, &(struct chunk_end){"length", STR_NULL}, NULL);
     chunk_put_usage(&c, &out, &u);
     chunk_put_done(&out);
     assert_string_equal(
         buf_cstr(&out),
-        "data: {\"id\":\"chatcmpl-7cf497bc-bc93-4c9c-baa4-ab37ea4e2806\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" who\",\"function_call\":null,\"tool_calls\":null,\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":null}}],\"created\":1795252380,\"model\":\"tinyllama-chat\",\"service_tier\":null,\"system_fingerprint\":null,\"object\":\"chat.completion.chunk\",\"usage\":null}\n\n"
-        "data: {\"id\":\"chatcmpl-7cf497bc-bc93-4c9c-baa4-ab37ea4e2806\",\"choices\":[{\"index\":0,\"delta\":{\"content\":null,\"function_call\":null,\"tool_calls\":null,\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":null},\"finish_reason\":\"length\"}],\"created\":1795252380,\"model\":\"tinyllama-chat\",\"service_tier\":null,\"system_fingerprint\":null,\"object\":\"chat.completion.chunk\",\"usage\":null}\n\n"
-        "data: {\"id\":\"chatcmpl-7cf497bc-bc93-4c9c-baa4-ab37ea4e2806\",\"choices\":[],\"created\":1795252380,\"model\":\"tinyllama-chat\",\"service_tier\":null,\"system_fingerprint\":null,\"object\":\"chat.completion.chunk\",\"usage\":{\"prompt_tokens\":85,\"completion_tokens\":6,\"total_tokens\":91}}\n\n"
+        "data: "
+        "{\"id\":\"chatcmpl-7cf497bc-bc93-4c9c-baa4-ab37ea4e2806\",\"choices\":[{\"index\":0,"
+        "\"delta\":{\"content\":\" "
+        "who\",\"function_call\":null,\"tool_calls\":null,\"role\":\"assistant\",\"refusal\":null,"
+        "\"reasoning_content\":null}}],\"created\":1795252380,\"model\":\"tinyllama-chat\","
+        "\"service_tier\":null,\"system_fingerprint\":null,\"object\":\"chat.completion.chunk\","
+        "\"usage\":null}\n\n"
+        "data: "
+        "{\"id\":\"chatcmpl-7cf497bc-bc93-4c9c-baa4-ab37ea4e2806\",\"choices\":[{\"index\":0,"
+        "\"delta\":{\"content\":null,\"function_call\":null,\"tool_calls\":null,\"role\":"
+        "\"assistant\",\"refusal\":null,\"reasoning_content\":null},\"finish_reason\":\"length\"}],"
+        "\"created\":1795252380,\"model\":\"tinyllama-chat\",\"service_tier\":null,\"system_"
+        "fingerprint\":null,\"object\":\"chat.completion.chunk\",\"usage\":null}\n\n"
+        "data: "
+        "{\"id\":\"chatcmpl-7cf497bc-bc93-4c9c-baa4-ab37ea4e2806\",\"choices\":[],\"created\":"
+        "1795252380,\"model\":\"tinyllama-chat\",\"service_tier\":null,\"system_fingerprint\":null,"
+        "\"object\":\"chat.completion.chunk\",\"usage\":{\"prompt_tokens\":85,\"completion_"
+        "tokens\":6,\"total_tokens\":91}}\n\n"
         "data: [DONE]\n\n");
 }
 
@@ -30,11 +46,17 @@ static void folded_answers_are_those_of_the_reference(void **state)
     struct usage u = {18, 4, STR_NULL};
 
     (void)state;
-    chunk_init(&c, API_CHAT, STR("71661000-1b54-46d7-ba19-eed09b77e827"), STR("tinyllama-chat"), 1795252381);
-    chunk_put_folded(&c, &out, STR("ets acc Comm line"), &(struct chunk_end){"length", STR_NULL}, &u);
+    chunk_init(&c, API_CHAT, STR("71661000-1b54-46d7-ba19-eed09b77e827"), STR("tinyllama-chat"),
+               1795252381);
+    chunk_put_folded(&c, &out, STR("ets acc Comm line"), &(struct chunk_end){"length", STR_NULL},
+                     &u);
     assert_string_equal(
         buf_cstr(&out),
-        "{\"id\":\"chatcmpl-71661000-1b54-46d7-ba19-eed09b77e827\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"ets acc Comm line\",\"role\":\"assistant\",\"reasoning_content\":null},\"finish_reason\":\"length\"}],\"created\":1795252381,\"model\":\"tinyllama-chat\",\"object\":\"chat.completion\",\"usage\":{\"prompt_tokens\":18,\"completion_tokens\":4,\"total_tokens\":22}}");
+        "{\"id\":\"chatcmpl-71661000-1b54-46d7-ba19-eed09b77e827\",\"choices\":[{\"index\":0,"
+        "\"message\":{\"content\":\"ets acc Comm "
+        "line\",\"role\":\"assistant\",\"reasoning_content\":null},\"finish_reason\":\"length\"}],"
+        "\"created\":1795252381,\"model\":\"tinyllama-chat\",\"object\":\"chat.completion\","
+        "\"usage\":{\"prompt_tokens\":18,\"completion_tokens\":4,\"total_tokens\":22}}");
 }
 
 static void completions_chunks_and_escapes(void **state)
@@ -48,8 +70,14 @@ static void completions_chunks_and_escapes(void **state)
     chunk_put_end(&c, &out, &(struct chunk_end){"stop", STR("\"END\"")}, NULL);
     assert_string_equal(
         buf_cstr(&out),
-        "data: {\"id\":\"cmpl-x\",\"choices\":[{\"text\":\"a\\\"\\n\",\"index\":0}],\"created\":1,\"model\":\"m\",\"system_fingerprint\":null,\"object\":\"text_completion\",\"usage\":null}\n\n"
-        "data: {\"id\":\"cmpl-x\",\"choices\":[{\"text\":\"\",\"index\":0,\"finish_reason\":\"stop\",\"stop_reason\":\"END\"}],\"created\":1,\"model\":\"m\",\"system_fingerprint\":null,\"object\":\"text_completion\",\"usage\":null}\n\n");
+        "data: "
+        "{\"id\":\"cmpl-x\",\"choices\":[{\"text\":\"a\\\"\\n\",\"index\":0}],\"created\":1,"
+        "\"model\":\"m\",\"system_fingerprint\":null,\"object\":\"text_completion\",\"usage\":null}"
+        "\n\n"
+        "data: "
+        "{\"id\":\"cmpl-x\",\"choices\":[{\"text\":\"\",\"index\":0,\"finish_reason\":\"stop\","
+        "\"stop_reason\":\"END\"}],\"created\":1,\"model\":\"m\",\"system_fingerprint\":null,"
+        "\"object\":\"text_completion\",\"usage\":null}\n\n");
 }
 
 static void an_error_of_several_lines_stays_one_event(void **state)
@@ -58,12 +86,15 @@ static void an_error_of_several_lines_stays_one_event(void **state)
 
     (void)state;
     chunk_put_error(&out, 500, STR("first\nsecond"));
-    assert_true(str_starts(buf_str(&out), STR("event: error\n: first\n: second\ndata: {\"error\":{\"message\":\"first\\nsecond\"")));
+    assert_true(str_starts(
+        buf_str(&out),
+        STR("event: error\n: first\n: second\ndata: {\"error\":{\"message\":\"first\\nsecond\"")));
     assert_true(str_ends(buf_str(&out), STR("}\n\n")));
 }
 
 int main(void)
 {
-    return TEST_RUN(T(chat_chunks_are_those_of_the_reference), T(folded_answers_are_those_of_the_reference),
-                    T(completions_chunks_and_escapes), T(an_error_of_several_lines_stays_one_event));
+    return TEST_RUN(T(chat_chunks_are_those_of_the_reference),
+                    T(folded_answers_are_those_of_the_reference), T(completions_chunks_and_escapes),
+                    T(an_error_of_several_lines_stays_one_event));
 }

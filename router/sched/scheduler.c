@@ -15,7 +15,6 @@ enum { INDEX_MAX_ENTRIES = 64 << 20 };
 /* What the reference assumes for the threshold that was not given (router.md §4.6). */
 static const double BUSY_DECODE_DEFAULT = 1.0, BUSY_PREFILL_DEFAULT = 1000000;
 
-const char *const ROUTE_MODE_WORDS[] = {"round-robin", "random", "kv", NULL};
 
 /* What is known of one target beside its blocks and bookings. */
 struct target {
