@@ -44,24 +44,24 @@ struct json_pull {
     const char *begin, *at, *end;
     const char *error; /* NULL while all is well; static text */
     uint16_t depth;
-    bool after_value; /* a comma or a closing bracket must come next */
+    bool after_value;                         /* a comma or a closing bracket must come next */
     uint8_t stack[(JSON_PULL_DEPTH + 7) / 8]; /* one bit a level: 1 = object */
 };
 
 void json_pull_init(struct json_pull *p, struct str text);
 /* Kind of the value that comes next, without consuming it. */
 enum json_kind json_pull_peek(struct json_pull *p);
-/* Enters; false when the next value is of another kind (an error unless it is null: then consumed). */
+/* Enters; false when the next value is of another kind (an error, except null: then consumed). */
 MUST_CHECK bool json_pull_object(struct json_pull *p);
 MUST_CHECK bool json_pull_array(struct json_pull *p);
 /* Next key of the current object; false at its end (then left) or on error. Keys come decoded-raw:
  * a key with escapes is returned raw, as written between the quotes. */
 MUST_CHECK bool json_pull_key(struct json_pull *p, struct str *ret_key);
-/* Whether another element follows in the current array; false at its end (then left) or on error. */
+/* Whether another element follows in this array; false at its end (then left) or on error. */
 MUST_CHECK bool json_pull_element(struct json_pull *p);
 
-/* Scalars; false, and *ret untouched, on another kind or range (an error that json_pull_end() tells,
- * so that a reader which has set its defaults need not look at each result). */
+/* Scalars; false, and *ret untouched, on another kind or range: an error that json_pull_end()
+ * tells, so that a reader which has set its defaults need not look at each result. */
 bool json_pull_u64(struct json_pull *p, uint64_t *ret);
 bool json_pull_i64(struct json_pull *p, int64_t *ret);
 bool json_pull_f64(struct json_pull *p, double *ret);

@@ -191,9 +191,21 @@ static void test_i64(void **state)
 static void test_f64(void **state)
 {
     static const char *const good[] = {
-        "0",  "-0",  "1.5",  "0.1", "123456789012345", "1234567890123456789", "0.000000000000001",
-        "1e3", "1E-7", "5e-324", "1.7976931348623157e308", "9007199254740993", "-2.5e+3",
-        "0.30000000000000004", "1e-400",
+        "0",
+        "-0",
+        "1.5",
+        "0.1",
+        "123456789012345",
+        "1234567890123456789",
+        "0.000000000000001",
+        "1e3",
+        "1E-7",
+        "5e-324",
+        "1.7976931348623157e308",
+        "9007199254740993",
+        "-2.5e+3",
+        "0.30000000000000004",
+        "1e-400",
         "0.1000000000000000055511151231257827021181583404541015625000000000000000000000000001"};
     static const char *const bad[] = {"1e999", "-1e999", "NaN", "1.", "\"1\"", ".1", "1e"};
     double got;
@@ -271,9 +283,9 @@ static void test_peek_names_the_next_value(void **state)
         const char *text;
         enum json_kind want;
     } cases[] = {
-        {" {", JSON_KIND_OBJECT}, {"[", JSON_KIND_ARRAY}, {"\"", JSON_KIND_STRING},
+        {" {", JSON_KIND_OBJECT}, {"[", JSON_KIND_ARRAY},  {"\"", JSON_KIND_STRING},
         {"-", JSON_KIND_NUMBER},  {"9", JSON_KIND_NUMBER}, {"true", JSON_KIND_BOOL},
-        {"f", JSON_KIND_BOOL},    {"n", JSON_KIND_NULL},  {"x", JSON_KIND_NONE},
+        {"f", JSON_KIND_BOOL},    {"n", JSON_KIND_NULL},   {"x", JSON_KIND_NONE},
         {"", JSON_KIND_NONE},
     };
 
@@ -324,7 +336,8 @@ static void test_first_error_sticks(void **state)
 
 static void test_misuse_is_an_error_and_never_a_loop(void **state)
 {
-    struct json_pull in_object = pull_on("{\"a\":1}"), in_array = pull_on("[1]"), top = pull_on("1");
+    struct json_pull in_object = pull_on("{\"a\":1}"), in_array = pull_on("[1]"),
+                     top = pull_on("1");
     struct str key;
 
     (void)state;
@@ -365,8 +378,13 @@ static uint32_t next_random(uint32_t *seed)
 
 static void put_random(struct json_put *j, uint32_t *seed, int depth)
 {
-    static const char *const strings[] = {"", "a", "line\nbreak", "\xe2\x82\xac uro", "\"q\"\\",
-                                          "exactly8", "a longer string with \x01 in its middle"};
+    static const char *const strings[] = {"",
+                                          "a",
+                                          "line\nbreak",
+                                          "\xe2\x82\xac uro",
+                                          "\"q\"\\",
+                                          "exactly8",
+                                          "a longer string with \x01 in its middle"};
     uint32_t kind = next_random(seed) % (depth > 4 ? 5 : 7);
 
     if (kind == 0)

@@ -10,9 +10,9 @@
 
 /* The letter behind a backslash, 'u' for \u00XX, 0 where the byte stands for itself. */
 static const char escapes[256] = {
-    'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'b', 't', 'n', 'u', 'f', 'r', 'u', 'u',
-    'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u',
-    ['"'] = '"', ['\\'] = '\\',
+    'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'b',         't',           'n', 'u',
+    'f', 'r', 'u', 'u', 'u', 'u', 'u', 'u', 'u',         'u',           'u', 'u',
+    'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', ['"'] = '"', ['\\'] = '\\',
 };
 
 /* Bytes at the front of @s that need no thought: plain ASCII. */
@@ -156,6 +156,9 @@ void json_put_f64(struct json_put *j, double v)
     }
     begin_value(j);
     buf_put(j->out, text, (size_t)n);
+    /* Beyond 2^53 digits alone would look like an integer, which readers take or refuse exactly. */
+    if (fabs(v) > 0x1p53 && !memchr(text, 'e', (size_t)n))
+        buf_put_cstr(j->out, ".0");
 }
 
 void json_put_bool(struct json_put *j, bool v)

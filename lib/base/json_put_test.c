@@ -67,6 +67,8 @@ static void test_doubles_are_short_and_read_back(void **state)
         {0.1 + 0.2, "0.30000000000000004"},
         {5e-324, "5e-324"},
         {1.7976931348623157e308, "1.7976931348623157e+308"},
+        {9007199254740992, "9007199254740992"},
+        {22222222222222224, "22222222222222224.0"},
         {NAN, "null"},
         {-INFINITY, "null"},
     };
@@ -117,7 +119,7 @@ static void test_strings_are_escaped(void **state)
         {STR("\"\\\b\f\n\r\t"), "\\\"\\\\\\b\\f\\n\\r\\t"},
         {STR("a\0b\x01\x1f"), "a\\u0000b\\u0001\\u001f"},
         {STR("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"), "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
-        {STR("\xff.\xc3"), "\xef\xbf\xbd.\xef\xbf\xbd"},     /* stray byte, cut sequence */
+        {STR("\xff.\xc3"), "\xef\xbf\xbd.\xef\xbf\xbd"}, /* stray byte, cut sequence */
         {STR("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* an encoded surrogate */
     };
 

@@ -621,8 +621,9 @@ static bool matches(const struct json *whole, const struct json *part, bool all)
     if ((all || json_is_array(part)) && json_len(whole) != json_len(part))
         return false;
 
-    JSON_FOREACH(child, part) {
-        /* Two versions of an object mostly have one order, so the search begins at the neighbour. */
+    JSON_FOREACH (child, part) {
+        /* Two versions of an object mostly have one order, so the search begins at the neighbour.
+         */
         if (json_is_object(part) && (!at || strcmp(json_key(at), json_key(child)) != 0))
             at = json_get(whole, json_key(child));
         if (!at || !matches(at, child, all))
@@ -669,7 +670,7 @@ void json_merge_patch(struct json *target, const struct json *patch)
     if (!json_is_object(target))
         become(NODE(target), NODE(json_new_object()));
 
-    JSON_FOREACH(member, patch) {
+    JSON_FOREACH (member, patch) {
         const char *key = json_key(member);
         struct json *old = json_get(target, key);
 

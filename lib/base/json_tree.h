@@ -37,10 +37,22 @@ char *json_to_cstr(const struct json *v) __attribute__((returns_nonnull));
 void json_print_sorted(const struct json *v, struct buf *out);
 
 enum json_kind json_kind_of(const struct json *v); /* NULL is JSON_KIND_NONE */
-static inline bool json_is_object(const struct json *v) { return json_kind_of(v) == JSON_KIND_OBJECT; }
-static inline bool json_is_array(const struct json *v) { return json_kind_of(v) == JSON_KIND_ARRAY; }
-static inline bool json_is_string(const struct json *v) { return json_kind_of(v) == JSON_KIND_STRING; }
-static inline bool json_is_null(const struct json *v) { return json_kind_of(v) == JSON_KIND_NULL; }
+static inline bool json_is_object(const struct json *v)
+{
+    return json_kind_of(v) == JSON_KIND_OBJECT;
+}
+static inline bool json_is_array(const struct json *v)
+{
+    return json_kind_of(v) == JSON_KIND_ARRAY;
+}
+static inline bool json_is_string(const struct json *v)
+{
+    return json_kind_of(v) == JSON_KIND_STRING;
+}
+static inline bool json_is_null(const struct json *v)
+{
+    return json_kind_of(v) == JSON_KIND_NULL;
+}
 
 /* Every getter takes NULL and other kinds and then finds nothing. */
 struct json *json_get(const struct json *object, const char *key);
@@ -51,10 +63,10 @@ struct json *json_at(const struct json *array, size_t i);
 const char *json_key(const struct json *member); /* of an object's member, else NULL */
 struct json *json_first(const struct json *array_or_object);
 struct json *json_next(const struct json *child);
-#define JSON_FOREACH(child, parent) \
+#define JSON_FOREACH(child, parent)                                                                \
     for (struct json *child = json_first(parent); child; child = json_next(child))
 
-const char *json_cstr(const struct json *v);                         /* NULL unless a string */
+const char *json_cstr(const struct json *v);                           /* NULL unless a string */
 const char *json_get_cstr(const struct json *object, const char *key); /* NULL unless a string */
 /* True and *ret written when present with the right kind (an integer for i64). */
 bool json_get_i64(const struct json *object, const char *key, int64_t *ret);
@@ -70,7 +82,7 @@ struct json *json_new_array(void) __attribute__((returns_nonnull));
 struct json *json_new_str(struct str s) __attribute__((returns_nonnull));
 struct json *json_new_cstr(const char *s) __attribute__((returns_nonnull));
 struct json *json_new_i64(int64_t v) __attribute__((returns_nonnull)); /* |v| <= 2^53 */
-struct json *json_new_f64(double v) __attribute__((returns_nonnull)); /* nan and inf become null */
+struct json *json_new_f64(double v) __attribute__((returns_nonnull));  /* nan and inf become null */
 struct json *json_new_bool(bool v) __attribute__((returns_nonnull));
 struct json *json_new_null(void) __attribute__((returns_nonnull));
 struct json *json_dup(const struct json *v); /* NULL in, NULL out */

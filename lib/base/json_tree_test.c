@@ -38,6 +38,7 @@ static void test_parse_and_print(void **state)
         {"1.0", "1"},
         {"1e2", "100"},
         {"1e30", "1e+30"},
+        {"222222222222222240e-1", "22222222222222224.0"}, /* stays no integer */
         {"0.1", "0.1"},
         {"-0", "0"},
         {"\"\\u00e9\\n\\ud83d\\ude00\"", "\"\xc3\xa9\\n\xf0\x9f\x98\x80\""},
@@ -103,8 +104,9 @@ static void test_depth_is_limited(void **state)
 
 static void test_getters_find_what_is_there(void **state)
 {
-    AUTO(json_free) struct json *v =
-        parse("{\"s\":\"x\",\"n\":3,\"f\":1.5,\"b\":true,\"z\":null,\"o\":{\"p\":{\"q\":7}},\"a\":[4,5]}");
+    AUTO(json_free)
+    struct json *v = parse("{\"s\":\"x\",\"n\":3,\"f\":1.5,\"b\":true,\"z\":null,\"o\":{\"p\":{"
+                           "\"q\":7}},\"a\":[4,5]}");
     int64_t i = -1;
     double f = -1;
     bool b = false;
@@ -199,7 +201,8 @@ static void test_dup_is_independent(void **state)
 
 static void test_sorted_print(void **state)
 {
-    AUTO(json_free) struct json *v = parse("{\"b\":{\"z\":1,\"A\":2,\"a\":3},\"a\":[{\"y\":1,\"x\":2}],\"\":0}");
+    AUTO(json_free)
+    struct json *v = parse("{\"b\":{\"z\":1,\"A\":2,\"a\":3},\"a\":[{\"y\":1,\"x\":2}],\"\":0}");
     AUTO(buf_done) struct buf out = BUF_NULL;
 
     (void)state;
@@ -237,7 +240,8 @@ static void test_equal_and_contains(void **state)
         AUTO(json_free) struct json *whole = parse(cases[i].whole);
         AUTO(json_free) struct json *part = parse(cases[i].part);
 
-        if (json_equal(whole, part) != cases[i].equal || json_equal(part, whole) != cases[i].equal ||
+        if (json_equal(whole, part) != cases[i].equal ||
+            json_equal(part, whole) != cases[i].equal ||
             json_contains(whole, part) != cases[i].contains)
             fail_msg("%s and %s", cases[i].whole, cases[i].part);
     }

@@ -327,7 +327,10 @@ static void put_wide(struct buf *out, uint8_t first, uint64_t v, size_t width)
 /* In the narrowest of the formats for 1, 2, 4 and 8 bytes, whose first bytes follow each other. */
 static void put_narrowest(struct buf *out, uint8_t first, uint64_t v, uint64_t needed)
 {
-    uint8_t step = needed <= UINT8_MAX ? 0 : needed <= UINT16_MAX ? 1 : needed <= UINT32_MAX ? 2 : 3;
+    uint8_t step = needed <= UINT8_MAX    ? 0
+                   : needed <= UINT16_MAX ? 1
+                   : needed <= UINT32_MAX ? 2
+                                          : 3;
 
     put_wide(out, (uint8_t)(first + step), v, (size_t)1 << step);
 }

@@ -163,8 +163,8 @@ static struct str payload_of(struct str envelope)
 static void test_captured_events_copy_byte_for_byte(void **state)
 {
     const char *shared = test_shared();
-    AUTO(mem_free) char *pattern =
-        xasprintf("%s/data/wire/*/*/events-nats/*kv*events*.bin", shared);
+    AUTO(mem_free)
+    char *pattern = xasprintf("%s/data/wire/*/*/events-nats/*kv*events*.bin", shared);
     glob_t files;
     int packed = 0, json = 0;
 
@@ -240,11 +240,24 @@ static void test_numbers_are_written_in_their_shortest_form(void **state)
         int64_t in;
         const char *hex;
     } cases[] = {
-        {0, "00"}, {127, "7f"}, {128, "cc80"}, {255, "ccff"}, {256, "cd0100"}, {65535, "cdffff"},
-        {65536, "ce00010000"}, {INT64_C(4294967296), "cf0000000100000000"}, {-1, "ff"},
-        {-32, "e0"}, {-33, "d0df"}, {-128, "d080"}, {-129, "d1ff7f"}, {-32768, "d18000"},
-        {-32769, "d2ffff7fff"}, {INT32_MIN, "d280000000"},
-        {INT64_C(-2147483649), "d3ffffffff7fffffff"}, {INT64_MIN, "d38000000000000000"},
+        {0, "00"},
+        {127, "7f"},
+        {128, "cc80"},
+        {255, "ccff"},
+        {256, "cd0100"},
+        {65535, "cdffff"},
+        {65536, "ce00010000"},
+        {INT64_C(4294967296), "cf0000000100000000"},
+        {-1, "ff"},
+        {-32, "e0"},
+        {-33, "d0df"},
+        {-128, "d080"},
+        {-129, "d1ff7f"},
+        {-32768, "d18000"},
+        {-32769, "d2ffff7fff"},
+        {INT32_MIN, "d280000000"},
+        {INT64_C(-2147483649), "d3ffffffff7fffffff"},
+        {INT64_MIN, "d38000000000000000"},
     };
 
     (void)state;
@@ -281,9 +294,9 @@ static void test_lengths_at_the_edges_of_formats(void **state)
 
 static void test_extensions_are_only_skipped(void **state)
 {
-    static const char *const cases[] = {"d4 01 aa", "d5 01 aaaa", "d6 01 aaaaaaaa",
-                                        "d7 01 aaaaaaaaaaaaaaaa", "c7 03 01 aaaaaa", "c7 00 01",
-                                        "c8 0001 01 aa", "c9 00000001 01 aa"};
+    static const char *const cases[] = {
+        "d4 01 aa",        "d5 01 aaaa", "d6 01 aaaaaaaa", "d7 01 aaaaaaaaaaaaaaaa",
+        "c7 03 01 aaaaaa", "c7 00 01",   "c8 0001 01 aa",  "c9 00000001 01 aa"};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -4,7 +4,8 @@
  * once more, a merge key the text between the braces, and "the last member of a name wins" is the
  * rule of kubectl and of json_parse() alike. Scalars follow what kubectl 1.34 answers, quirks
  * included: `y` is true, 017 is fifteen, 1:30 is a string, and a merge key overrides what stands
- * before it. Its one deviation: a key that is a float keeps its digits (kubectl rounds it to 32 bits).
+ * before it. Its one deviation: a key that is a float keeps its digits (kubectl rounds it to 32
+ * bits).
  */
 #include "lib/base/yaml.h"
 
@@ -35,7 +36,8 @@ struct anchor {
     char text[];
 };
 
-static int put_node(struct reader *rd, struct json_put *j, const yaml_event_t *event, unsigned depth);
+static int put_node(struct reader *rd, struct json_put *j, const yaml_event_t *event,
+                    unsigned depth);
 
 static int fail(struct reader *rd, const yaml_event_t *at, int code, const char *what)
 {
@@ -79,13 +81,13 @@ static bool is_word(struct str text, const char *const *words)
 static bool resolve_word(struct str text, struct scalar *ret)
 {
     static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
-    static const char *const yes[] = {"y", "Y", "yes", "Yes", "YES", "on", "On", "ON",
-                                      "true", "True", "TRUE", NULL};
-    static const char *const no[] = {"n", "N", "no", "No", "NO", "off", "Off", "OFF",
-                                     "false", "False", "FALSE", NULL};
-    static const char *const not_finite[] = {".nan", ".NaN", ".NAN", ".inf", ".Inf", ".INF",
-                                             "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF",
-                                             NULL};
+    static const char *const yes[] = {"y",  "Y",  "yes",  "Yes",  "YES",  "on",
+                                      "On", "ON", "true", "True", "TRUE", NULL};
+    static const char *const no[] = {"n",   "N",   "no",    "No",    "NO",    "off",
+                                     "Off", "OFF", "false", "False", "FALSE", NULL};
+    static const char *const not_finite[] = {".nan",  ".NaN",  ".NAN",  ".inf",  ".Inf",
+                                             ".INF",  "+.inf", "+.Inf", "+.INF", "-.inf",
+                                             "-.Inf", "-.INF", NULL};
 
     if (is_word(text, null))
         *ret = (struct scalar){.kind = JSON_KIND_NULL};
@@ -144,8 +146,8 @@ static bool resolve_number(struct str text, struct scalar *ret)
         return true;
     }
     /* 08 is no octal number, but it is a float; so are digits beyond 64 bits. */
-    ret->integer = !memchr(s.ptr, '.', s.len) && !memchr(s.ptr, 'e', s.len) &&
-                   !memchr(s.ptr, 'E', s.len);
+    ret->integer =
+        !memchr(s.ptr, '.', s.len) && !memchr(s.ptr, 'e', s.len) && !memchr(s.ptr, 'E', s.len);
     return str_parse_f64(s, &ret->number);
 }
 
@@ -422,7 +424,8 @@ static int put_content(struct reader *rd, struct json_put *j, const yaml_event_t
     return put_mapping(rd, j, depth + 1);
 }
 
-static int put_node(struct reader *rd, struct json_put *j, const yaml_event_t *event, unsigned depth)
+static int put_node(struct reader *rd, struct json_put *j, const yaml_event_t *event,
+                    unsigned depth)
 {
     struct str name = anchor_of(event), text;
     size_t begin = j->out->len + j->comma, nodes = rd->nodes;

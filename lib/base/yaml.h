@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * YAML documents as JSON trees (libyaml events), read as kubectl reads them: YAML 1.1 scalars, so
- * that plain yes, no, on, off, y and n are booleans and 017 is octal, dates stay strings, keys become
- * strings, of several members with one name the last stays, merge keys are applied in place.
+ * that plain yes, no, on, off, y and n are booleans and 017 is octal; dates stay strings; keys
+ * become strings; of several members with one name the last stays; merge keys act in their place.
  * Size, depth and what aliases expand to are limited. An integer beyond ±2^53 is -ERANGE.
  */
 #pragma once

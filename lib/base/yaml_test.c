@@ -32,66 +32,178 @@ struct scalar_case {
 
 /* `kubectl patch --local --type=merge -p {} -o json` of an object with the text as a list item. */
 static const struct scalar_case scalars[] = {
-    {"~", "null"}, {"null", "null"}, {"Null", "null"}, {"NULL", "null"}, {"nULL", "\"nULL\""},
-    {"", "null"}, {"true", "true"}, {"True", "true"}, {"TRUE", "true"}, {"tRUE", "\"tRUE\""},
-    {"yes", "true"}, {"Yes", "true"}, {"y", "true"}, {"Y", "true"}, {"on", "true"}, {"ON", "true"},
-    {"oN", "\"oN\""}, {"no", "false"}, {"n", "false"}, {"N", "false"}, {"off", "false"},
-    {"Off", "false"}, {"false", "false"},
+    {"~", "null"},
+    {"null", "null"},
+    {"Null", "null"},
+    {"NULL", "null"},
+    {"nULL", "\"nULL\""},
+    {"", "null"},
+    {"true", "true"},
+    {"True", "true"},
+    {"TRUE", "true"},
+    {"tRUE", "\"tRUE\""},
+    {"yes", "true"},
+    {"Yes", "true"},
+    {"y", "true"},
+    {"Y", "true"},
+    {"on", "true"},
+    {"ON", "true"},
+    {"oN", "\"oN\""},
+    {"no", "false"},
+    {"n", "false"},
+    {"N", "false"},
+    {"off", "false"},
+    {"Off", "false"},
+    {"false", "false"},
 
-    {"0", "0"}, {"-0", "0"}, {"+0", "0"}, {"1", "1"}, {"+1", "1"}, {"-1", "-1"}, {"017", "15"},
-    {"0o17", "15"}, {"0O17", "15"}, {"-017", "-15"}, {"08", "8"}, {"019", "19"}, {"0x1F", "31"},
-    {"0X1f", "31"}, {"-0x10", "-16"}, {"0x", "\"0x\""}, {"0b101", "5"}, {"-0b11", "-3"},
-    {"+0b11", "3"}, {"0b2", "\"0b2\""}, {"1_000", "1000"}, {"1__0_", "10"}, {"_1", "\"_1\""},
-    {"0_7", "7"}, {"0x1_F", "31"}, {"9007199254740992", "9007199254740992"},
+    {"0", "0"},
+    {"-0", "0"},
+    {"+0", "0"},
+    {"1", "1"},
+    {"+1", "1"},
+    {"-1", "-1"},
+    {"017", "15"},
+    {"0o17", "15"},
+    {"0O17", "15"},
+    {"-017", "-15"},
+    {"08", "8"},
+    {"019", "19"},
+    {"0x1F", "31"},
+    {"0X1f", "31"},
+    {"-0x10", "-16"},
+    {"0x", "\"0x\""},
+    {"0b101", "5"},
+    {"-0b11", "-3"},
+    {"+0b11", "3"},
+    {"0b2", "\"0b2\""},
+    {"1_000", "1000"},
+    {"1__0_", "10"},
+    {"_1", "\"_1\""},
+    {"0_7", "7"},
+    {"0x1_F", "31"},
+    {"9007199254740992", "9007199254740992"},
     {"0xFFFFFFFFFFFFFFFFFF", "\"0xFFFFFFFFFFFFFFFFFF\""},
 
-    {"1.0", "1"}, {"1.", "1"}, {".5", "0.5"}, {"+.5", "0.5"}, {"-.5", "-0.5"}, {".", "\".\""},
-    {"+", "\"+\""}, {"1e3", "1000"}, {"1E3", "1000"}, {"1e+3", "1000"}, {"1.5e-3", "0.0015"},
-    {".5e1", "5"}, {"1e999", "\"1e999\""}, {"1e", "\"1e\""}, {"0.1_0", "0.1"}, {"1_0.5", "10.5"},
-    {".1_0", "0.1"}, {".5_5e1", "5.5"}, {"1_e3", "1000"}, {"12e03", "12000"}, {"-1e-7", "-1e-07"},
-    {"1e21", "1e+21"}, {"123456789.123", "123456789.123"}, {"0.000001", "1e-06"},
-    {"0x1.8p1", "\"0x1.8p1\""}, {"0x1p-2", "\"0x1p-2\""},
-    {".inf", NULL}, {"-.inf", NULL}, {"+.Inf", NULL}, {".nan", NULL}, {".NaN", NULL},
-    {"inf", "\"inf\""}, {"NaN", "\"NaN\""}, {"Infinity", "\"Infinity\""}, {"-.inf5", "\"-.inf5\""},
+    {"1.0", "1"},
+    {"1.", "1"},
+    {".5", "0.5"},
+    {"+.5", "0.5"},
+    {"-.5", "-0.5"},
+    {".", "\".\""},
+    {"+", "\"+\""},
+    {"1e3", "1000"},
+    {"1E3", "1000"},
+    {"1e+3", "1000"},
+    {"1.5e-3", "0.0015"},
+    {".5e1", "5"},
+    {"1e999", "\"1e999\""},
+    {"1e", "\"1e\""},
+    {"0.1_0", "0.1"},
+    {"1_0.5", "10.5"},
+    {".1_0", "0.1"},
+    {".5_5e1", "5.5"},
+    {"1_e3", "1000"},
+    {"12e03", "12000"},
+    {"-1e-7", "-1e-07"},
+    {"1e21", "1e+21"},
+    {"123456789.123", "123456789.123"},
+    {"0.000001", "1e-06"},
+    {"0x1.8p1", "\"0x1.8p1\""},
+    {"0x1p-2", "\"0x1p-2\""},
+    {".inf", NULL},
+    {"-.inf", NULL},
+    {"+.Inf", NULL},
+    {".nan", NULL},
+    {".NaN", NULL},
+    {"inf", "\"inf\""},
+    {"NaN", "\"NaN\""},
+    {"Infinity", "\"Infinity\""},
+    {"-.inf5", "\"-.inf5\""},
 
-    {"1:30", "\"1:30\""}, {"190:20:30", "\"190:20:30\""}, {"2001-12-14", "\"2001-12-14\""},
-    {"2001-12-14T21:59:43Z", "\"2001-12-14T21:59:43Z\""}, {"2001-1-2", "\"2001-1-2\""},
-    {"=", "\"=\""}, {"<<", "\"<<\""}, {"\"1\"", "\"1\""}, {"'true'", "\"true\""}, {">-", "\"\""},
-    {"100m", "\"100m\""}, {"2Gi", "\"2Gi\""},
+    {"1:30", "\"1:30\""},
+    {"190:20:30", "\"190:20:30\""},
+    {"2001-12-14", "\"2001-12-14\""},
+    {"2001-12-14T21:59:43Z", "\"2001-12-14T21:59:43Z\""},
+    {"2001-1-2", "\"2001-1-2\""},
+    {"=", "\"=\""},
+    {"<<", "\"<<\""},
+    {"\"1\"", "\"1\""},
+    {"'true'", "\"true\""},
+    {">-", "\"\""},
+    {"100m", "\"100m\""},
+    {"2Gi", "\"2Gi\""},
 
-    {"!!str 1", "\"1\""}, {"!!str true", "\"true\""}, {"!!str", "\"\""}, {"!!int \"1\"", "1"},
-    {"!!int 0x10", "16"}, {"!!int x", NULL}, {"!!int 1.5", NULL}, {"!!float 1", "1"},
-    {"!!float \"1.5\"", "1.5"}, {"!!float x", NULL}, {"!!bool yes", "true"},
-    {"!!bool \"true\"", "true"}, {"!!bool x", NULL}, {"!!null \"\"", "null"}, {"!!null x", NULL},
-    {"!!null ~", "null"}, {"!foo 1", "\"1\""}, {"! 1", "\"1\""}, {"!!binary aGVsbG8=", "\"hello\""},
+    {"!!str 1", "\"1\""},
+    {"!!str true", "\"true\""},
+    {"!!str", "\"\""},
+    {"!!int \"1\"", "1"},
+    {"!!int 0x10", "16"},
+    {"!!int x", NULL},
+    {"!!int 1.5", NULL},
+    {"!!float 1", "1"},
+    {"!!float \"1.5\"", "1.5"},
+    {"!!float x", NULL},
+    {"!!bool yes", "true"},
+    {"!!bool \"true\"", "true"},
+    {"!!bool x", NULL},
+    {"!!null \"\"", "null"},
+    {"!!null x", NULL},
+    {"!!null ~", "null"},
+    {"!foo 1", "\"1\""},
+    {"! 1", "\"1\""},
+    {"!!binary aGVsbG8=", "\"hello\""},
     {"!!timestamp 2001-01-01", "\"2001-01-01\""},
 
-    {"!!map {a: 1}", "{\"a\":1}"}, {"!!seq [1]", "[1]"}, {"!!set {a, b}", "{\"a\":null,\"b\":null}"},
+    {"!!map {a: 1}", "{\"a\":1}"},
+    {"!!seq [1]", "[1]"},
+    {"!!set {a, b}", "{\"a\":null,\"b\":null}"},
     {"!!omap [a: 1]", "[{\"a\":1}]"},
     {"{1: a, 1.5: b, true: c, 0x10: d, 1e3: f, 1e30: g, 0.1: h}",
-     "{\"1\":\"a\",\"1.5\":\"b\",\"true\":\"c\",\"16\":\"d\",\"1000\":\"f\",\"1e+30\":\"g\",\"0.1\":\"h\"}"},
-    {"{~: a}", NULL}, {"{? [1] : a}", NULL}, {"{2001-01-01: a}", "{\"2001-01-01\":\"a\"}"},
-    {"{yes: 1}", "{\"true\":1}"}, {"{a: 1, a: 2}", "{\"a\":2}"}, {"{\"<<\": 1}", "{\"<<\":1}"},
-    {"{1.0: a}", "{\"1\":\"a\"}"}, {"{? a, b: 1}", "{\"a\":null,\"b\":1}"}, {"[a: 1]", "[{\"a\":1}]"},
+     "{\"1\":\"a\",\"1.5\":\"b\",\"true\":\"c\",\"16\":\"d\",\"1000\":\"f\",\"1e+30\":\"g\",\"0."
+     "1\":\"h\"}"},
+    {"{~: a}", NULL},
+    {"{? [1] : a}", NULL},
+    {"{2001-01-01: a}", "{\"2001-01-01\":\"a\"}"},
+    {"{yes: 1}", "{\"true\":1}"},
+    {"{a: 1, a: 2}", "{\"a\":2}"},
+    {"{\"<<\": 1}", "{\"<<\":1}"},
+    {"{1.0: a}", "{\"1\":\"a\"}"},
+    {"{? a, b: 1}", "{\"a\":null,\"b\":1}"},
+    {"[a: 1]", "[{\"a\":1}]"},
     {"{18446744073709551615: a}", NULL},
 
-    {"{<<: {b: 2}, a: 1}", "{\"b\":2,\"a\":1}"}, {"{<<: 1}", NULL}, {"{<<: [1]}", NULL},
-    {"{<<: {}, a: 1}", "{\"a\":1}"}, {"[&x 1, *x]", "[1,1]"},
+    {"{<<: {b: 2}, a: 1}", "{\"b\":2,\"a\":1}"},
+    {"{<<: 1}", NULL},
+    {"{<<: [1]}", NULL},
+    {"{<<: {}, a: 1}", "{\"a\":1}"},
+    {"[&x 1, *x]", "[1,1]"},
     {"{a: &x {b: 1}, c: *x}", "{\"a\":{\"b\":1},\"c\":{\"b\":1}}"},
-    {"{a: &x {b: 1, c: 2}, d: {<<: *x, c: 3}}", "{\"a\":{\"b\":1,\"c\":2},\"d\":{\"b\":1,\"c\":3}}"},
-    {"{a: &x {b: 1, c: 2}, d: {c: 3, <<: *x}}", "{\"a\":{\"b\":1,\"c\":2},\"d\":{\"b\":1,\"c\":2}}"},
+    {"{a: &x {b: 1, c: 2}, d: {<<: *x, c: 3}}",
+     "{\"a\":{\"b\":1,\"c\":2},\"d\":{\"b\":1,\"c\":3}}"},
+    {"{a: &x {b: 1, c: 2}, d: {c: 3, <<: *x}}",
+     "{\"a\":{\"b\":1,\"c\":2},\"d\":{\"b\":1,\"c\":2}}"},
     {"{a: &x {b: 1}, e: &y {b: 2}, d: {<<: [*x, *y]}}",
      "{\"a\":{\"b\":1},\"e\":{\"b\":2},\"d\":{\"b\":1}}"},
     {"{a: &x {b: 1}, d: {<<: *x, <<: {c: 1}}}", "{\"a\":{\"b\":1},\"d\":{\"b\":1,\"c\":1}}"},
-    {"&x [*x]", NULL}, {"[&x 1, &x [*x]]", NULL}, {"*nope", NULL}, {"{*nope : 1}", NULL},
-    {"[&k key, {*k : 1}]", "[\"key\",{\"key\":1}]"}, {"[&k [], {*k : 1}]", NULL},
-    {"&a", "null"}, {"&a x", "\"x\""}, {"\"a\\", NULL}, {"{", NULL}, {"[a: b: c]", NULL},
+    {"&x [*x]", NULL},
+    {"[&x 1, &x [*x]]", NULL},
+    {"*nope", NULL},
+    {"{*nope : 1}", NULL},
+    {"[&k key, {*k : 1}]", "[\"key\",{\"key\":1}]"},
+    {"[&k [], {*k : 1}]", NULL},
+    {"&a", "null"},
+    {"&a x", "\"x\""},
+    {"\"a\\", NULL},
+    {"{", NULL},
+    {"[a: b: c]", NULL},
 };
 
 static struct json *item_of(const char *text, struct err *e)
 {
-    AUTO(mem_free) char *doc = xasprintf("apiVersion: a.b/v1\nkind: Foo\nmetadata: {name: x1}\n"
-                                         "spec:\n  - %s\n", text);
+    AUTO(mem_free)
+    char *doc = xasprintf("apiVersion: a.b/v1\nkind: Foo\nmetadata: {name: x1}\n"
+                          "spec:\n  - %s\n",
+                          text);
     AUTO(json_free) struct json *docs = NULL;
 
     if (yaml_parse(&docs, str_from(doc), e) < 0)
@@ -125,8 +237,11 @@ static void test_documents(void **state)
     assert_yaml("a: |\n  line 1\n    line 2\n\nb: >-\n  folded\n  text\n\nc: |+\n  kept\n\n",
                 "[{\"a\":\"line 1\\n  line 2\\n\",\"b\":\"folded text\",\"c\":\"kept\\n\\n\"}]");
     assert_yaml("a: |\n  no newline at the end", "[{\"a\":\"no newline at the end\\n\"}]");
-    assert_yaml("- a\n-\n  - b\n  - c: d\n    e: f\n", "[[\"a\",[\"b\",{\"c\":\"d\",\"e\":\"f\"}]]]");
-    assert_yaml("\xef\xbb\xbf" "a: 1\n", "[{\"a\":1}]");
+    assert_yaml("- a\n-\n  - b\n  - c: d\n    e: f\n",
+                "[[\"a\",[\"b\",{\"c\":\"d\",\"e\":\"f\"}]]]");
+    assert_yaml("\xef\xbb\xbf"
+                "a: 1\n",
+                "[{\"a\":1}]");
     /* Anchors end with their document. */
     assert_yaml("a: &x 1\n---\nb: *x\n", "yaml: line 3: an alias without its anchor");
 }
@@ -139,16 +254,21 @@ static void test_errors_name_the_line(void **state)
     assert_yaml("a:\n  b: .nan\n", "yaml: line 2: JSON has no such number");
     assert_yaml("a: \"x\\0y\"\n", "yaml: line 1: NUL in a string");
     assert_yaml("a: \xff\n", "yaml: line 1: invalid leading UTF-8 octet");
-    assert_yaml("a:\n- 1\n- !!int x\n", "yaml: line 3: the value is not of the type that its tag says");
+    assert_yaml("a:\n- 1\n- !!int x\n",
+                "yaml: line 3: the value is not of the type that its tag says");
 }
 
 /* kubectl keeps 64 bits, a tree 53: what would be rounded is refused. */
 static void test_integers_beyond_53_bits_are_refused(void **state)
 {
-    static const char *const cases[] = {
-        "9007199254740993", "-9007199254740993", "18446744073709551615", "18446744073709551616",
-        "-9223372036854775809", "0x20000000000001", "123456789012345678901234567890",
-        "0777777777777777777777777777777"};
+    static const char *const cases[] = {"9007199254740993",
+                                        "-9007199254740993",
+                                        "18446744073709551615",
+                                        "18446744073709551616",
+                                        "-9223372036854775809",
+                                        "0x20000000000001",
+                                        "123456789012345678901234567890",
+                                        "0777777777777777777777777777777"};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -212,8 +332,8 @@ static void test_alias_expansion_is_limited(void **state)
 static char *find_kubectl(void)
 {
     const char *named = getenv("KUBECTL"), *home = getenv("HOME");
-    AUTO(mem_free) char *pattern =
-        xasprintf("%s/.cache/commutator/cluster/*/kubectl", home ? home : "");
+    AUTO(mem_free)
+    char *pattern = xasprintf("%s/.cache/commutator/cluster/*/kubectl", home ? home : "");
     char *found = NULL;
     glob_t files;
 
@@ -289,7 +409,7 @@ static void test_graph_deployments_equal_kubectl_s_reading(void **state)
     run(buf_cstr(&command), &answers);
     rest = buf_str(&answers);
     for (size_t i = 0; i < files.gl_pathc; i++) {
-        JSON_FOREACH(doc, json_at(all, i)) {
+        JSON_FOREACH (doc, json_at(all, i)) {
             AUTO(json_free) struct json *want = next_object(&rest);
 
             if (!json_equal(doc, want)) {
@@ -320,8 +440,9 @@ static void test_kubectl_agrees_with_the_table(void **state)
         printf("skipped: no kubectl (set KUBECTL)\n");
         skip();
     }
-    buf_printf(&command, "%s patch --local --type=merge -p '{}' -o json -f - <<'END'\n"
-                         "apiVersion: a.b/v1\nkind: Foo\nmetadata: {name: x1}\nspec:\n",
+    buf_printf(&command,
+               "%s patch --local --type=merge -p '{}' -o json -f - <<'END'\n"
+               "apiVersion: a.b/v1\nkind: Foo\nmetadata: {name: x1}\nspec:\n",
                kubectl);
     for (size_t i = 0; i < ARRAY_LEN(scalars); i++)
         if (scalars[i].want)
