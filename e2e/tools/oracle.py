@@ -6,7 +6,8 @@ What may differ stands in operator/plan/deviations.json, each entry with its rea
     kind, name, file   shell patterns of the object and of the capture's file; absent: any
     path               shell pattern of the field's JSON pointer; absent: the whole object
     change             "absent" (the reference has it, we do not), "added" (the reverse), "value",
-                       "order" (the same elements in another order); a list of them: any of these
+                       "order" (the same elements in another order)
+    with               "frontend-image": only where the operator replaces the Frontend's image
     why                the reason, for people
 
 Nothing else may differ, and an entry that nothing needs is an error too.
@@ -118,16 +119,16 @@ class Deviations:
         self.entries = json.loads(path.read_text())
         self.used = set()
 
-    def covers(self, difference):
+    def covers(self, difference, options=()):
         """Whether an entry allows it. Every entry that does counts as needed."""
-        found = [i for i, entry in enumerate(self.entries) if self._matches(entry, difference)]
+        found = [i for i, entry in enumerate(self.entries) if self._matches(entry, difference, options)]
         self.used.update(found)
         return bool(found)
 
     @staticmethod
-    def _matches(entry, difference):
-        change = entry.get("change", ["absent", "added", "value", "order"])
-        return (difference.change in ([change] if isinstance(change, str) else change)
+    def _matches(entry, difference, options):
+        return (entry.get("with") in (None, *options)
+                and difference.change == entry["change"]
                 and fnmatch.fnmatchcase(difference.path, entry.get("path", ""))
                 and fnmatch.fnmatchcase(difference.kind, entry.get("kind", "*"))
                 and fnmatch.fnmatchcase(difference.name, entry.get("name", "*"))

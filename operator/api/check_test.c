@@ -33,16 +33,22 @@ static void test_graph_rules(void **state)
         {"{\"services\":{\"A\":{}}}", ""},
         {"{}", "spec.services must have at least one service"},
         {"{\"services\":null}", "spec.services must have at least one service"},
-        {"{\"services\":{\"A\":{\"subComponentType\":null,\"sharedMemory\":{\"disabled\":true}}}}", ""},
-        {"{\"services\":{\"A\":{\"sharedMemory\":{\"size\":\"1Gi\"}}}}", ""},
-        {"{\"services\":{\"A\":{\"volumeMounts\":[{\"name\":\"v\",\"useAsCompilationCache\":true}]}}}",
+        {"{\"services\":{\"A\":{\"subComponentType\":null,"
+         "\"sharedMemory\":{\"disabled\":true}}}}",
          ""},
-        {"{\"services\":{\"A\":{\"replicas\":-1}}}", "spec.services[A].replicas must be non-negative"},
+        {"{\"services\":{\"A\":{\"sharedMemory\":{\"size\":\"1Gi\"}}}}", ""},
+        {"{\"services\":{\"A\":{\"volumeMounts\":[{\"name\":\"v\","
+         "\"useAsCompilationCache\":true}]}}}",
+         ""},
+        {"{\"services\":{\"A\":{\"replicas\":-1}}}",
+         "spec.services[A].replicas must be non-negative"},
         {"{\"services\":{\"A\":{\"ingress\":{\"enabled\":true}},\"B\":{\"sharedMemory\":{}}}}",
          "spec.services[A].ingress.host is required when ingress is enabled\n"
          "spec.services[B].sharedMemory.size is required when disabled is false"},
         {"{\"services\":{\"A\":{}},\"restart\":{\"id\":\"x\"}}", ""},
-        {"{\"services\":{\"A\":{}},\"restart\":{\"id\":\"x\",\"strategy\":{\"order\":[\"A\"]}}}", ""},
+        {"{\"services\":{\"A\":{}},\"restart\":{\"id\":\"x\","
+         "\"strategy\":{\"order\":[\"A\"]}}}",
+         ""},
         {"{\"services\":{\"A\":{}},\"pvcs\":[{\"name\":\"p\"},{\"name\":\"q\",\"create\":true}]}",
          "spec.pvcs[1].storageClass is required when create is true\n"
          "spec.pvcs[1].size is required when create is true\n"
@@ -68,10 +74,11 @@ static void test_update_rules(void **state)
         const char *want;
     } cases[] = {
         {"{\"services\":{\"A\":{\"replicas\":3}}}", operator_user, ""},
-        {"{\"services\":{\"A\":{\"replicas\":3}}}", "system:serviceaccount:x:planner-serviceaccount", ""},
+        {"{\"services\":{\"A\":{\"replicas\":3}}}", 
+         "system:serviceaccount:x:planner-serviceaccount", ""},
         {"{\"services\":{\"A\":{\"replicas\":3}}}", "planner-serviceaccount",
-         "spec.services[A].replicas cannot be modified directly when scaling adapter is enabled; scale "
-         "or update the related DynamoGraphDeploymentScalingAdapter instead"},
+         "spec.services[A].replicas cannot be modified directly when scaling adapter is enabled; "
+         "scale or update the related DynamoGraphDeploymentScalingAdapter instead"},
         {"{\"services\":{\"B\":{\"replicas\":3}}}", "kubernetes-admin", ""},
         {"{\"services\":{\"A\":{\"replicas\":1}}}", "kubernetes-admin", ""}, /* absent is 1 */
         {"{\"services\":{\"B\":{\"multinode\":{\"nodeCount\":3}}}}", "kubernetes-admin",
@@ -82,7 +89,8 @@ static void test_update_rules(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         AUTO(json_free) struct json *old =
-            parse("{\"spec\":{\"services\":{\"A\":{\"scalingAdapter\":{\"enabled\":true}},\"B\":{}}}}");
+            parse("{\"spec\":{\"services\":{\"A\":{\"scalingAdapter\":{\"enabled\":true}},"
+                  "\"B\":{}}}}");
         AUTO(json_free) struct json *new = json_dup(old);
         AUTO(json_free) struct json *patch = parse(cases[i].patch);
         AUTO(problems_done) struct problems found = PROBLEMS_NULL;
@@ -95,7 +103,7 @@ static void test_update_rules(void **state)
     }
 }
 
-/* --- against the answers of the reference's webhook --------------------------------------------- */
+/* --- against the answers of the reference's webhook ------------------------------------------- */
 
 /* Rules of which we know a better one. */
 static bool differs_on_purpose(const char *rule)
@@ -104,7 +112,7 @@ static bool differs_on_purpose(const char *rule)
            strcmp(rule, "origin version not semver") == 0; /* we neither write nor read it */
 }
 
-/* What follows "denied the request: "; NULL when the webhook let it pass, "" when the schema did not. */
+/* What follows "denied the request: "; NULL: admitted; "": refused by the schema already. */
 static const char *denial(const struct json *record)
 {
     static const char mark[] = "denied the request: ";

@@ -42,7 +42,7 @@ bool graph_pvc_is_created(const struct json *pvc);
 
 /* "<dgd>-<service in lower case>": DCD, Deployment, Service, scaling adapter. Owned. */
 char *graph_child_name(const char *dgd, const char *service) __attribute__((returns_nonnull));
-/* "<dgd>-<service in lower case>-routing": the ConfigMap of a Frontend's routing variables. Owned. */
+/* "<dgd>-<service in lower case>-routing": the ConfigMap of a Frontend's routing. Owned. */
 char *graph_routing_name(const char *dgd, const char *service) __attribute__((returns_nonnull));
 /* The Dynamo namespace: "dynamo", or "<namespace>-<dgd>". Owned. */
 char *graph_dynamo_namespace(const struct json *service, const char *ns, const char *dgd)

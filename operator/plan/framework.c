@@ -16,7 +16,7 @@ static void put_words(struct buf *out, const struct json *words)
     }
 }
 
-/* The next word of @rest, without quotes around it. */
+/* The next word of @rest. */
 static bool next_word(struct str *rest, struct str *ret_word)
 {
     size_t start = 0, end;

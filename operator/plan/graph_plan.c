@@ -27,16 +27,17 @@ static void plan_pvcs(struct object_set *out, const struct json *dgd)
 {
     JSON_FOREACH (pvc, graph_pvcs(dgd)) {
         const char *name = json_get_cstr(pvc, "name");
+        const char *mode = json_get_cstr(pvc, "volumeAccessMode");
         struct json *claim, *spec, *requests;
 
-        if (!graph_pvc_is_created(pvc) || !is_given(name))
+        if (!graph_pvc_is_created(pvc) || !is_given(name) || !is_given(mode))
             continue;
         claim = object_set_add(out, &KIND_PVC,
                                object_new(&KIND_PVC, object_namespace(dgd), name));
         out->at[out->n - 1].create_only = true;
         object_put_owner(claim, &KIND_DGD, dgd);
         spec = json_set(claim, "spec", json_new_object());
-        json_add(json_need_array(spec, "accessModes"), json_dup(json_get(pvc, "volumeAccessMode")));
+        json_add(json_need_array(spec, "accessModes"), json_new_cstr(mode));
         requests = json_need_object(json_need_object(spec, "resources"), "requests");
         json_set(requests, "storage", json_dup(json_get(pvc, "size")));
         json_set(spec, "storageClassName", json_dup(json_get(pvc, "storageClass")));

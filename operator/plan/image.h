@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which pull secrets an image needs, by the host of its registry. Source: operator.md §2.6.15. Pure.
+ * Which pull secrets an image needs, by the host of its registry. Pure.
+ * Source: operator.md §2.6.15.
  */
 #pragma once
 

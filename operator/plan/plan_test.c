@@ -26,7 +26,8 @@ static struct json *parse(const char *text)
 static struct json *graph_of(const char *service_name, const char *service)
 {
     AUTO(mem_free) char *text =
-        xasprintf("{\"metadata\":{\"name\":\"g\",\"namespace\":\"ns\",\"uid\":\"u1\",\"generation\":7},"
+        xasprintf("{\"metadata\":{\"name\":\"g\",\"namespace\":\"ns\",\"uid\":\"u1\","
+                  "\"generation\":7},"
                   "\"spec\":{\"services\":{\"%s\":%s}}}",
                   service_name, service);
 
@@ -87,9 +88,11 @@ static void user_settings_go_over_defaults(void **state)
     } cases[] = {
         {"{}", "command", "[\"/bin/sh\",\"-c\"]"},
         {"{\"componentType\":\"frontend\"}", "args", "[\"-m\",\"dynamo.frontend\"]"},
-        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"args\":[]}}}", "args",
+        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"args\":[]}}}",
+         "args",
          "[\"-m\",\"dynamo.frontend\"]"},
-        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"command\":[\"x\"]}}}",
+        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{"
+         "\"command\":[\"x\"]}}}",
          "args", "[\"-m\",\"dynamo.frontend\"]"},
         {"{\"extraPodSpec\":{\"mainContainer\":{\"name\":\"renamed\"}}}", "name", "\"renamed\""},
         {"{\"extraPodSpec\":{\"mainContainer\":{\"name\":\"\"}}}", "name", "\"main\""},
@@ -112,7 +115,8 @@ static void user_settings_go_over_defaults(void **state)
         /* GPUs count by their limit. */
         {"{\"resources\":{\"requests\":{\"gpu\":\"2\",\"cpu\":\"1\"}}}", "resources",
          "{\"requests\":{\"cpu\":\"1\"}}"},
-        {"{\"resources\":{\"limits\":{\"gpu\":\"2\",\"gpuType\":\"x/y\",\"custom\":{\"a/b\":\"1\"}},"
+        {"{\"resources\":{\"limits\":{\"gpu\":\"2\",\"gpuType\":\"x/y\","
+         "\"custom\":{\"a/b\":\"1\"}},"
          "\"claims\":[{\"name\":\"c\"}]}}",
          "resources",
          "{\"limits\":{\"a/b\":\"1\",\"x/y\":\"2\"},\"claims\":[{\"name\":\"c\"}]}"},
@@ -241,7 +245,7 @@ static void engines_show_in_commands(void **state)
     }
 }
 
-/* --- live routing ------------------------------------------------------------------------------- */
+/* --- live routing ----------------------------------------------------------------------------- */
 
 static const char kv_frontend[] =
     "{\"componentType\":\"frontend\",\"envs\":[{\"name\":\"DYN_ROUTER_MODE\",\"value\":\"kv\"},"
@@ -350,7 +354,8 @@ static void a_flip_leaves_the_template_alone(void **state)
     assert_null(env_find(json_get(main, "env"), "DYN_ROUTER_MODE"));
     assert_non_null(env_find(json_get(main, "env"), "DYN_ROUTER_TEMPERATURE"));
     assert_non_null(env_find(json_get(main, "env"), "DYN_ROUTER_TTL"));
-    expect_json(json_get(main, "envFrom"), "[{\"configMapRef\":{\"name\":\"g-frontend-routing\"}}]");
+    expect_json(json_get(main, "envFrom"),
+                "[{\"configMapRef\":{\"name\":\"g-frontend-routing\"}}]");
     assert_string_equal(env_value(main, "COMMUTATOR_ROUTING_CONFIGMAP"), "g-frontend-routing");
     assert_string_equal(json_get_cstr(main, "image"), "our/image:1");
     assert_string_equal(json_get_cstr(main, "imagePullPolicy"), "Never");
@@ -369,7 +374,7 @@ static void other_frontends_roll(void **state)
     assert_null(object_set_find(set, &KIND_CONFIG_MAP, "g-frontend-routing"));
 }
 
-/* --- the set ------------------------------------------------------------------------------------ */
+/* --- the set ---------------------------------------------------------------------------------- */
 
 static void blocked_graphs_say_why(void **state)
 {
@@ -425,7 +430,8 @@ static void hashes_follow_the_content(void **state)
 static void holes_are_skipped(void **state)
 {
     static const char *const services[] = {
-        "null", "1", "[]", "{\"envs\":[{}],\"volumeMounts\":[{}],\"extraPodSpec\":{\"mainContainer\":7}}",
+        "null", "1", "[]",
+        "{\"envs\":[{}],\"volumeMounts\":[{}],\"extraPodSpec\":{\"mainContainer\":7}}",
         "{\"extraPodSpec\":{\"mainContainer\":{\"env\":[1,{\"name\":2}],\"command\":\"x\"}},"
         "\"componentType\":\"frontend\",\"ingress\":{\"enabled\":true,"
         "\"ingressControllerClassName\":\"n\"}}",

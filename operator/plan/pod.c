@@ -314,7 +314,8 @@ static void put_labels(const struct component *c, struct json *template)
 {
     const char *type = service_type(c->spec);
     const char *sub_type = json_get_cstr(c->spec, "subComponentType");
-    const char *metrics = json_get_cstr(json_get(c->spec, "annotations"), ANNOTATION_ENABLE_METRICS);
+    const char *metrics =
+        json_get_cstr(json_get(c->spec, "annotations"), ANNOTATION_ENABLE_METRICS);
     char hash[GRAPH_MODEL_HASH_SIZE];
 
     object_add_labels(template, json_get(c->spec, "labels"));

@@ -7,7 +7,8 @@
 #include "operator/plan/merge.h"
 #include "operator/plan/object.h"
 
-#define PROBE(path, port, timing) "{\"httpGet\":{\"path\":\"" path "\",\"port\":\"" port "\"}," timing "}"
+#define PROBE(path, port, timing) \
+    "{\"httpGet\":{\"path\":\"" path "\",\"port\":\"" port "\"}," timing "}"
 #define TIMES(period, timeout, failures) \
     "\"periodSeconds\":" #period ",\"timeoutSeconds\":" #timeout ",\"failureThreshold\":" #failures
 #define PORT(name, number) \

@@ -124,7 +124,7 @@ static void a_component_tells_what_went_wrong(void **state)
     assert_null(status_condition(b, "Available"));
 }
 
-/* --- graphs ------------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 static const char graph[] =
     "{\"metadata\":{\"name\":\"g\",\"namespace\":\"ns\",\"generation\":2},\"spec\":{\"services\":{"
@@ -149,7 +149,8 @@ static struct json *components(const struct object_set *set, const char *a, cons
 
 static const char up[] =
     "{\"observedGeneration\":1,\"service\":{\"componentName\":\"x\"},"
-    "\"conditions\":[{\"type\":\"Available\",\"status\":\"True\",\"message\":\"Deployment is ready\"}]}";
+    "\"conditions\":[{\"type\":\"Available\",\"status\":\"True\","
+    "\"message\":\"Deployment is ready\"}]}";
 static const char down[] =
     "{\"observedGeneration\":1,\"conditions\":[{\"type\":\"Available\",\"status\":\"False\","
     "\"message\":\"Deployment is not ready\"}]}";

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a change does: the same edits as updates.jsonl, and edits by hand, on a real API server.
+
+An edit of the graph changes the specs that it changed under the reference, and nothing else. An
+edit of a child by hand is put back (the reference leaves many), a deleted child comes again, a
+removed service goes, and a deleted graph leaves nothing behind.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import ROOT, SHARED, api_server, unavailable
+from test_operator_oracle import BINARY, FLAGS, WRITTEN
+
+sys.path.insert(0, str(ROOT / "e2e/tools"))
+import oracle  # noqa: E402  (needs the path above)
+
+pytestmark = pytest.mark.api
+
+FILE = "examples__backends__vllm__deploy__disagg.yaml"
+SPACE, GRAPH, WORKER = "u1", "vllm-disagg", "VllmDecodeWorker"
+CHILD = f"{GRAPH}-{WORKER.lower()}"
+PATIENCE_S = 30
+
+
+def service(**fields):
+    return {"spec": {"services": {WORKER: fields}}}
+
+
+# The words of updates.jsonl, and the edit.
+EDITS = {
+    "replicas of VllmDecodeWorker +1": service(replicas=2),
+    "env added to VllmDecodeWorker": service(envs=[{"name": "EXAMPLE_ENV", "value": "v1"}]),
+    "env added at spec.envs": {"spec": {"envs": [{"name": "EXAMPLE_GLOBAL", "value": "g1"}]}},
+    "image of VllmDecodeWorker changed":
+        service(extraPodSpec={"mainContainer": {"image": "example.com/other:2"}}),
+    "extraPodMetadata label and annotation added to VllmDecodeWorker":
+        service(extraPodMetadata={"labels": {"example.com/pl": "x"}, "annotations": {"example.com/pa": "y"}}),
+    "scalingAdapter enabled on VllmDecodeWorker": service(scalingAdapter={"enabled": True}),
+    "scalingAdapter disabled": service(scalingAdapter={"enabled": False}),
+}
+
+# What a person might do to a child: kind, name, and the merge patch.
+BY_HAND = {
+    "replicas": ("deployment", CHILD, {"spec": {"replicas": 7}}),
+    "pod template": ("deployment", CHILD, {"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}}),
+    "label removed": ("deployment", CHILD, {"metadata": {"labels": {"nvidia.com/dynamo-component": None}}}),
+    "service port": ("service", CHILD, {"spec": {"ports": [{"name": "system", "port": 9999}]}}),
+    "service selector": ("service", CHILD, {"spec": {"selector": {"nvidia.com/dynamo-component": "x"}}}),
+    "role emptied": ("role", f"{GRAPH}-k8s-service-discovery-role", {"rules": []}),
+    "component": ("dynamocomponentdeployment", CHILD, {"spec": {"replicas": 9}}),
+}
+DELETED = [("deployment", CHILD), ("service", CHILD), ("dynamocomponentdeployment", CHILD),
+           ("rolebinding", f"{GRAPH}-k8s-service-discovery-binding"),
+           ("serviceaccount", f"{GRAPH}-k8s-service-discovery")]
+
+
+class Graph:
+    def __init__(self, kube):
+        self.kube = kube
+
+    def get(self):
+        """What the operator wrote, by kind and name, without what every write changes."""
+        items = json.loads(self.kube.kubectl("get", WRITTEN, "-n", SPACE, "-o", "json").stdout)["items"]
+        found = {}
+        for item in items:
+            if item["metadata"].get("ownerReferences"):
+                thing = oracle.normalise(item)
+                thing["metadata"].pop("generation", None)
+                for key in ("hash", "generation"):
+                    thing["metadata"].get("annotations", {}).pop(f"nvidia.com/last-applied-{key}", None)
+                found[item["kind"], item["metadata"]["name"]] = thing
+        return found
+
+    def uids(self):
+        items = json.loads(self.kube.kubectl("get", WRITTEN, "-n", SPACE, "-o", "json").stdout)["items"]
+        return {(item["kind"].lower(), item["metadata"]["name"]): item["metadata"]["uid"] for item in items}
+
+    def patch(self, kind, name, patch, *words):
+        self.kube.kubectl("patch", kind, name, "-n", SPACE, "--type=merge", "-p", json.dumps(patch), *words)
+
+    def wait(self, condition, what):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            found = self.get()
+            if condition(found):
+                return found
+            time.sleep(0.1)
+        pytest.fail(f"{what}: not within {PATIENCE_S} s:\n"
+                    + "\n".join(f"{kind}/{name}" for kind, name in sorted(found)))
+
+
+@pytest.fixture(scope="module")
+def graph(tools, tmp_path_factory):
+    source = SHARED / "data/dgd/0.9.0" / FILE
+    if not source.exists():
+        unavailable(f"no {source}")
+    if not os.access(BINARY, os.X_OK):
+        unavailable(f"no {BINARY}; run: make all")
+    log = tmp_path_factory.mktemp("updates") / "log"
+    with api_server(tools, "--controllers") as kube, log.open("w") as out:
+        kube.apply_crds()
+        kube.kubectl("create", "namespace", SPACE)
+        kube.kubectl("create", "-n", SPACE, "-f", source)
+        with subprocess.Popen([BINARY, *FLAGS], env=dict(os.environ, KUBECONFIG=kube.kubeconfig),
+                              stdout=out, stderr=subprocess.STDOUT) as operator:
+            try:
+                found = Graph(kube)
+                found.wait(lambda objects: len(objects) == 12, "three components and three RBAC objects")
+                yield found
+            finally:
+                operator.terminate()
+
+
+def captured(op):
+    for line in (SHARED / "data/operator/updates.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["dgd"] == FILE and record["op"] == op:
+            return record["diff"]
+    raise KeyError(op)
+
+
+def specs_changed(diff):
+    """Of a captured diff: {(kind, name): {pointer: new value}} of what specs say."""
+    found = {}
+    for key, fields in diff["changed"].items():
+        specs = {pointer: new for pointer, (_, new) in fields.items() if pointer.startswith("/spec/")}
+        if specs:
+            found[tuple(key.split("/"))] = specs
+    return found
+
+
+def leaves(value, path):
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from leaves(below, f"{path}/{oracle.escape(key)}")
+    else:
+        yield path, value
+
+
+def changed_now(before, after):
+    """The same of two states of ours."""
+    found = {}
+    for key in before.keys() & after.keys():
+        for path, change, _, new in oracle.compare(before[key], after[key]):
+            if path.startswith("/spec/") and change != "order":
+                found.setdefault(key, {}).update(leaves(new, path))
+    return found
+
+
+@pytest.mark.parametrize("op", EDITS)
+def test_edit(graph, op):
+    theirs = captured(op)
+    before = graph.get()
+    graph.patch("dynamographdeployment", GRAPH, EDITS[op])
+    want = specs_changed(theirs)
+    after = graph.wait(lambda now: changed_now(before, now) == want, f"{op}: {json.dumps(str(want))}")
+    added = {f"{kind}/{name}" for kind, name in after.keys() - before.keys()}
+    removed = {f"{kind}/{name}" for kind, name in before.keys() - after.keys()}
+    assert added == set(theirs["added"]) and removed == set(theirs["removed"])
+
+
+@pytest.mark.parametrize("what", BY_HAND)
+def test_edit_by_hand_is_put_back(graph, what):
+    kind, name, patch = BY_HAND[what]
+    before = graph.get()
+    graph.patch(kind, name, patch)
+    graph.wait(lambda now: now == before, what)
+
+
+@pytest.mark.parametrize("kind,name", DELETED)
+def test_deleted_child_comes_again(graph, kind, name):
+    before, uid = graph.get(), graph.uids()[kind, name]
+    graph.kube.kubectl("delete", kind, name, "-n", SPACE)
+    graph.wait(lambda now: now == before and graph.uids()[kind, name] != uid, f"{kind} again")
+
+
+def test_adapter_scales_the_graph(graph):
+    graph.patch("dynamographdeployment", GRAPH, service(scalingAdapter={"enabled": True}))
+    graph.wait(lambda now: ("DynamoGraphDeploymentScalingAdapter", CHILD) in now, "adapter")
+    graph.kube.kubectl("scale", "dynamographdeploymentscalingadapter", CHILD, "-n", SPACE, "--replicas=4")
+    graph.wait(lambda now: now["Deployment", CHILD]["spec"]["replicas"] == 4, "scaled to 4")
+
+
+def test_removed_service_goes(graph):
+    graph.patch("dynamographdeployment", GRAPH, {"spec": {"services": {WORKER: None}}})
+    graph.wait(lambda now: not any(name == CHILD for _, name in now), "no child of the service")
+
+
+def test_deleted_graph_leaves_nothing(graph):
+    graph.kube.kubectl("delete", "dynamographdeployment", GRAPH, "-n", SPACE)
+    graph.wait(lambda now: not now, "nothing left")
