@@ -39,6 +39,15 @@ static int written(const struct planned *p, int r, struct err *e)
     return r == 0 ? 0 : refused(p, r, e);
 }
 
+/* The answer enters the cache; its component need not wait for the watch to tell of it. */
+static void take_answer(struct apply *a, const struct kube_kind *kind, const struct json *stored)
+{
+    cache_wrote(a->rc->cache, kind, stored);
+    a->n_written++;
+    if (kind == &KIND_DCD)
+        queue_add(a->rc->components, object_namespace(stored), object_name(stored), true);
+}
+
 /* *ret_live is what stands there already when somebody else made it and the cache lags behind. */
 static int create(struct apply *a, const struct planned *p, struct json **ret_live, struct err *e)
 {
@@ -56,9 +65,8 @@ static int create(struct apply *a, const struct planned *p, struct json **ret_li
     }
     if (r != 0)
         return refused(p, r, e);
-    cache_wrote(a->rc->cache, p->kind, stored);
+    take_answer(a, p->kind, stored);
     a->n_created++;
-    a->n_written++;
     return 0;
 }
 
@@ -81,8 +89,7 @@ static int update(struct apply *a, const struct planned *p, const struct json *o
 
     if (r != 0)
         return written(p, r, e);
-    cache_wrote(a->rc->cache, p->kind, stored);
-    a->n_written++;
+    take_answer(a, p->kind, stored);
     tell(a, "Update", p->kind, object_name(object));
     return 0;
 }

@@ -127,15 +127,15 @@ struct routing_view flips_view(struct cache *cache, const struct object_set *set
     for (size_t i = 0; i < set->n; i++) {
         const struct json *map = set->at[i].object;
         AUTO(mem_free) char *deployment = NULL;
-        AUTO(json_free) struct json *live = NULL;
+        const struct planned *component;
         const char *mode;
         size_t n_pods, n_applied;
 
         if (set->at[i].kind != &KIND_CONFIG_MAP || !object_annotation(map, PLAN_ROUTING_GENERATION))
             continue;
         deployment = xstrndup(object_name(map), strlen(object_name(map)) - (sizeof(suffix) - 1));
-        live = cache_get(cache, &KIND_DEPLOYMENT, object_namespace(map), deployment);
-        n_pods = live ? (size_t)MAX(service_replicas(json_get(live, "spec")), (int64_t)0) : 0;
+        component = object_set_find(set, &KIND_DCD, deployment);
+        n_pods = component ? (size_t)service_replicas(json_get(component->object, "spec")) : 0;
         n_applied = count_applied(cache, object_namespace(map), deployment, generation_of(map));
         mode = json_get_cstr(json_get(map, "data"), PLAN_ROUTING_MODE);
         view.mode = mode ? mode : "round-robin";

@@ -39,6 +39,22 @@ static int apply_routing(struct apply *a, const struct object_set *set, const st
     return r;
 }
 
+/*
+ * Accounts before components, whose pods would be refused without them; roles after, so that they
+ * are written while other threads are at the components already.
+ */
+static int apply_in_order(struct apply *a, const struct object_set *set, struct err *e)
+{
+    static const struct kube_kind *const order[] = {
+        &KIND_PVC, &KIND_SERVICE_ACCOUNT, &KIND_DCD, &KIND_ROLE, &KIND_ROLE_BINDING, &KIND_DGDSA,
+    };
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(order) && r == 0; i++)
+        r = apply_set(a, set, order[i], e);
+    return r;
+}
+
 static int apply_graph(struct apply *a, const struct object_set *set, const struct pass *pass,
                        struct err *e)
 {
@@ -55,7 +71,7 @@ static int apply_graph(struct apply *a, const struct object_set *set, const stru
 
         return err_set(e, -ENOENT, "%s", text);
     }
-    r = apply_set(a, set, NULL, e);
+    r = apply_in_order(a, set, e);
     if (r == 0 && set->blocked)
         return err_set(e, -ENOTSUP, "%s", set->blocked);
     return r == 0 ? apply_prune(a, set, pruned, ARRAY_LEN(pruned), e) : r;

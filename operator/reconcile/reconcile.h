@@ -26,6 +26,7 @@ struct reconciler {
     struct kube_client *kube;
     struct recorder *recorder;
     struct flips *flips;
+    struct queue *components; /* a component that was written is reconciled at once */
     const struct plan_config *plan;
 };
 
