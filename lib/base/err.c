@@ -35,7 +35,7 @@ int err_wrap(struct err *e, int code, const char *format, ...)
 {
     char inner[ERR_TEXT_MAX];
     va_list ap;
-    int n;
+    size_t used;
 
     assert(code < 0);
     if (!e)
@@ -45,9 +45,9 @@ int err_wrap(struct err *e, int code, const char *format, ...)
     inner[sizeof(inner) - 1] = '\0';
 
     va_start(ap, format);
-    n = vsnprintf(e->text, sizeof(e->text), format, ap);
+    (void)vsnprintf(e->text, sizeof(e->text), format, ap);
     va_end(ap);
-    if (n >= 0 && (size_t)n < sizeof(e->text))
-        (void)snprintf(e->text + n, sizeof(e->text) - (size_t)n, ": %s", inner);
+    used = strlen(e->text);
+    (void)snprintf(e->text + used, sizeof(e->text) - used, ": %.*s", ERR_TEXT_MAX, inner);
     return code;
 }
