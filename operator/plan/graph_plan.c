@@ -6,6 +6,7 @@
 #include "operator/plan/names.h"
 #include "operator/plan/object.h"
 #include "operator/plan/plan.h"
+#include "operator/plan/restart.h"
 #include "operator/plan/routing.h"
 
 static bool is_given(const char *s)
@@ -241,9 +242,9 @@ static struct json *component_spec(const struct plan_config *config, const struc
     return spec;
 }
 
-static void plan_component(struct object_set *out, const struct plan_config *config,
-                           const struct plan_inputs *inputs, const struct json *dgd,
-                           const struct json *service)
+static struct json *plan_component(struct object_set *out, const struct plan_config *config,
+                                   const struct plan_inputs *inputs, const struct json *dgd,
+                                   const struct json *service)
 {
     const char *key = json_key(service);
     AUTO(mem_free) char *name = graph_child_name(object_name(dgd), key);
@@ -258,13 +259,23 @@ static void plan_component(struct object_set *out, const struct plan_config *con
                  json_get_cstr(spec, "dynamoNamespace"));
     object_put_owner(dcd, &KIND_DGD, dgd);
     json_set(dcd, "spec", spec);
-    object_set_add(out, &KIND_DCD, dcd);
+    return object_set_add(out, &KIND_DCD, dcd);
+}
+
+static void put_restart_mark(struct json *dcd, const struct json *marks)
+{
+    struct json *spec = json_get(dcd, "spec");
+    const char *mark = json_get_cstr(marks, json_get_cstr(spec, "serviceName"));
+
+    if (mark)
+        json_set_cstr(json_need_object(spec, "annotations"), ANNOTATION_RESTART, mark);
 }
 
 struct object_set *graph_plan(const struct plan_config *config, const struct plan_inputs *inputs,
                               const struct json *dgd)
 {
     struct object_set *out = object_set_new();
+    AUTO(json_free) struct json *marks = restart_marks(dgd, inputs->components);
 
     plan_pvcs(out, dgd);
     JSON_FOREACH (service, graph_services(dgd))
@@ -281,7 +292,7 @@ struct object_set *graph_plan(const struct plan_config *config, const struct pla
     }
     JSON_FOREACH (service, graph_services(dgd)) {
         if (strcmp(service_type(service), "epp") != 0) {
-            plan_component(out, config, inputs, dgd, service);
+            put_restart_mark(plan_component(out, config, inputs, dgd, service), marks);
         } else if (!out->blocked) {
             out->blocked = xasprintf("failed to reconcile EPP resources: spec.services[%s]: "
                                      "componentType epp is not supported by this operator",

@@ -52,6 +52,8 @@ struct plan_inputs {
     const struct json *pull_secrets;
     /* {"name": ConfigMap}: routing ConfigMaps as they are, so that a generation stays. */
     const struct json *routing;
+    /* {"name": DynamoComponentDeployment}: those of the graph as they are, for restarts in turn. */
+    const struct json *components;
     /* First ServiceAccount by name with label nvidia.com/dynamo-component-pod=true. */
     const char *component_account;
 };

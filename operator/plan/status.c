@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "operator/api/graph.h"
+#include "operator/plan/restart.h"
 
 /* --- conditions ------------------------------------------------------------------------------ */
 
@@ -165,13 +166,16 @@ struct json *component_status(const struct json *dcd, const struct component_vie
 
 /* --- graphs ---------------------------------------------------------------------------------- */
 
-/* Ready for the spec that it has now, and that spec is the one that the graph wants. */
+bool component_is_settled(const struct json *dcd)
+{
+    return status_condition_is(dcd, "Available", "True") &&
+           count(json_get(dcd, "status"), "observedGeneration") >= object_generation(dcd);
+}
+
+/* Settled, and with the spec that the graph wants. */
 static bool component_is_ready(const struct json *dcd, const struct json *want)
 {
-    const struct json *status = json_get(dcd, "status");
-
-    return status_condition_is(dcd, "Available", "True") &&
-           count(status, "observedGeneration") >= object_generation(dcd) &&
+    return component_is_settled(dcd) &&
            json_contains(json_get(dcd, "spec"), json_get(want, "spec"));
 }
 
@@ -226,6 +230,15 @@ static void put_services(struct json *status, const struct graph_view *view, str
         (void)json_free(services);
 }
 
+/* What was last reported stays when nothing is asked for any more. */
+static void put_restart(struct json *status, const struct json *dgd, const struct graph_view *view)
+{
+    struct json *restart = restart_status(dgd, view->components);
+
+    if (restart)
+        json_set(status, "restart", restart);
+}
+
 static void put_ready(struct json *status, const struct json *dgd, const struct graph_view *view,
                       const char *state, const struct condition *ready)
 {
@@ -263,8 +276,10 @@ struct json *graph_status(const struct json *dgd, const struct graph_view *view)
         put_ready(status, dgd, view, "failed", &ready);
         return status;
     }
-    if (view->want && !view->error)
+    if (view->want && !view->error) {
         put_services(status, view, &missing);
+        put_restart(status, dgd, view);
+    }
     if (view->error) {
         ready.reason = "failed_to_reconcile_the_resources";
         ready.message = view->error;

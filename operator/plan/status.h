@@ -48,6 +48,8 @@ struct json *component_status(const struct json *dcd, const struct component_vie
 
 /* Deployment is observed, complete and available; desired 0 is ready. */
 bool deployment_is_ready(const struct json *deployment);
+/* Available for the spec that the component has now. */
+bool component_is_settled(const struct json *dcd);
 /* Borrowed; NULL when there is none of that type. */
 struct json *status_condition(const struct json *object, const char *type);
 bool status_condition_is(const struct json *object, const char *type, const char *value);

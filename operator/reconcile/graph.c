@@ -148,7 +148,9 @@ static int reconcile_valid(struct apply *a, const struct pass *pass, struct err 
 {
     AUTO(json_free) struct json *maps =
         cache_get_owned(a->rc->cache, &KIND_CONFIG_MAP, object_uid(a->owner));
-    const struct plan_inputs inputs = {.routing = maps};
+    AUTO(json_free) struct json *components =
+        cache_get_owned(a->rc->cache, &KIND_DCD, object_uid(a->owner));
+    const struct plan_inputs inputs = {.routing = maps, .components = components};
     AUTO(object_set_free) struct object_set *set = graph_plan(a->rc->plan, &inputs, a->owner);
     struct graph_view view = {.want = set};
     struct err apply_error, status_error;
