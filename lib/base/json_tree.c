@@ -23,6 +23,9 @@
 
 _Static_assert((int)JSON_TREE_DEPTH == (int)JSON_PULL_DEPTH, "the scanner keeps the tree's depth");
 
+/* Members of an object that are compared pair by pair for duplicates; more are sorted. */
+enum { PAIRS_MAX = 16 };
+
 static cJSON *need(cJSON *node)
 {
     if (!node)
@@ -160,13 +163,22 @@ static char *read_key(struct reader *rd)
     return text ? xstrdup(text) : NULL;
 }
 
+static bool has_duplicates(const cJSON *object)
+{
+    for (const cJSON *a = object->child; a; a = a->next)
+        for (const cJSON *b = a->next; b; b = b->next)
+            if (strcmp(a->string, b->string) == 0)
+                return true;
+    return false;
+}
+
 /* The last of several members with one name stays, as in the API server. */
-static void drop_duplicates(cJSON *object)
+static void drop_duplicates(cJSON *object, size_t members_read)
 {
     AUTO(mem_free) struct member *members = NULL;
     size_t n;
 
-    if (!object->child || !object->child->next)
+    if (members_read <= PAIRS_MAX && !has_duplicates(object))
         return;
     members = sorted_members(object, &n);
     for (size_t i = 0; i + 1 < n; i++)
@@ -177,6 +189,7 @@ static void drop_duplicates(cJSON *object)
 static cJSON *read_object(struct reader *rd)
 {
     cJSON *object = need(cJSON_CreateObject()), *child;
+    size_t n = 0;
     char *key;
 
     if (json_pull_object(&rd->pull)) {
@@ -188,9 +201,10 @@ static cJSON *read_object(struct reader *rd)
             }
             child->string = key;
             (void)cJSON_AddItemToArray(object, child);
+            n++;
         }
     }
-    drop_duplicates(object);
+    drop_duplicates(object, n);
     return object;
 }
 

@@ -55,6 +55,23 @@ static void test_parse_and_print(void **state)
     }
 }
 
+static void test_duplicates_among_many_members(void **state)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    AUTO(json_free) struct json *v = NULL;
+    int64_t value = 0;
+
+    (void)state;
+    buf_put_char(&text, '{');
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&text, "\"k%d\":%d,", i % 100, i);
+    buf_put_cstr(&text, "\"last\":0}");
+    assert_int_equal(json_parse(&v, buf_str(&text), NULL), 0);
+    assert_int_equal(json_len(v), 101);
+    assert_true(json_get_i64(v, "k7", &value) && value == 907);
+    assert_string_equal(json_key(json_first(v)), "k0");
+}
+
 static void test_refused(void **state)
 {
     static const struct {
@@ -350,10 +367,10 @@ static void test_random_trees_parse_and_print_as_cjson_does(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_parse_and_print), T(test_refused), T(test_depth_is_limited),
-                    T(test_getters_find_what_is_there), T(test_getters_find_nothing_quietly),
-                    T(test_build_and_edit), T(test_dup_is_independent), T(test_sorted_print),
-                    T(test_equal_and_contains), T(test_merge_patch),
-                    T(test_unrepresentable_numbers_become_null),
+    return TEST_RUN(T(test_parse_and_print), T(test_duplicates_among_many_members), T(test_refused),
+                    T(test_depth_is_limited), T(test_getters_find_what_is_there),
+                    T(test_getters_find_nothing_quietly), T(test_build_and_edit),
+                    T(test_dup_is_independent), T(test_sorted_print), T(test_equal_and_contains),
+                    T(test_merge_patch), T(test_unrepresentable_numbers_become_null),
                     T(test_random_trees_parse_and_print_as_cjson_does));
 }
