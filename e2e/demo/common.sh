@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the demo and its small brother share: steps that say what they do, and the workload.
+# shellcheck shell=bash disable=SC2034
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD=$(cd "${BUILD:-$ROOT/build}" && pwd)
+BIN=$BUILD/bin
+MODEL=example
+# Mission document 003: 10 starters of about 3,500 tokens, conversations of 3 to 5 turns.
+LOAD=(--starters 10 --starter-tokens 3500 --turns 3-5 --output-tokens "${DEMO_OUTPUT_TOKENS:-48}" --seed 7)
+
+say() { printf '\n\033[1m[%4ds] %s\033[0m\n' "$SECONDS" "$*"; }
+note() { printf '        %s\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# wait_until SECONDS WHAT COMMAND...: polls five times a second and shows that it is still waiting.
+wait_until() {
+  local deadline=$((SECONDS + $1)) what=$2 next=$((SECONDS + 5))
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt $deadline ] || die "$what: not within the time allowed"
+    if [ $SECONDS -ge $next ]; then
+      note "still waiting: $what"
+      next=$((SECONDS + 5))
+    fi
+    sleep 0.2
+  done
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# What a user runs: packages, the demo, its small brother, and all tests.
+
+APT_PACKAGES := gcc clang clang-format clang-tidy make pkg-config libclang-rt-14-dev libuv1-dev \
+                libcurl4-openssl-dev libcjson-dev libyaml-dev libssl-dev libxxhash-dev libpcre2-dev \
+                libmsgpack-dev libnats-dev libcmocka-dev python3 python3-venv jq curl \
+                ca-certificates busybox-static binutils shellcheck
+
+.PHONY: deps demo try e2e test
+deps: ## install the Debian packages that building and testing need
+	$(Q)e2e/tools/apt-need $(APT_PACKAGES)
+
+# Each of these may run on a machine that has nothing yet, so the packages come first.
+demo: deps ## set up all it needs, run the main job on Kubernetes and show it
+	$(Q)$(MAKE) image
+	$(Q)BUILD=$(abspath $(BUILD)) e2e/demo/demo
+
+try: ## the A/B comparison as processes on loopback: no Kubernetes, no root
+	$(Q)$(MAKE) all
+	$(Q)BUILD=$(abspath $(BUILD)) e2e/demo/try
+
+e2e: $(VENV_STAMP) $(IMAGE_TAR) ## end-to-end tests, on the cluster
+	$(Q)$(CLUSTER) up
+	$(Q)$(CLUSTER) load $(IMAGE_TAR)
+	$(Q)$(PYTEST) e2e
+
+test: deps ## set up all it needs, then run every test
+	$(Q)BUILD=$(abspath $(BUILD)) e2e/tools/run-all
