@@ -54,8 +54,12 @@ struct str str_skip(struct str s, size_t n); /* without the first n bytes; n may
 struct str str_head(struct str s, size_t n); /* at most the first n bytes */
 /*
  * Cuts off the part before the first @sep: *rest is what follows it. Returns false, and *ret_part
- * all of it, when there is no separator left. Loop: while (more) { more = str_cut(&rest, ',', &p);
- * }
+ * all of it, when there is no separator left.
+ *
+ *     for (bool more = true; more;) {
+ *         more = str_cut(&rest, ',', &part);
+ *         ...
+ *     }
  */
 bool str_cut(struct str *rest, char sep, struct str *ret_part);
 /* Owned NUL-terminated copy; stops at nothing, so embedded NULs are kept. */
