@@ -15,6 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHARED = pathlib.Path(os.environ.get("COMMUTATOR_SHARED", ROOT.parent / "shared"))
+BIN = pathlib.Path(os.environ.get("BUILD", ROOT / "build")) / "bin"
 CLUSTER = ROOT / "e2e/cluster/cluster"
 
 
@@ -58,6 +59,31 @@ class Kube:
         config.load_kube_config(self.kubeconfig, client_configuration=configuration)
         api = dynamic.DynamicClient(client.ApiClient(configuration))
         return lambda kind: api.resources.get(api_version=api_version, kind=kind)
+
+    def until(self, kind, namespace, holds, seconds=60, api_version="nvidia.com/v1alpha1"):
+        """Follows the objects of a kind until holds({name: object}), and returns them."""
+        resource = self.kinds(api_version)(kind)
+        listed = resource.get(namespace=namespace)
+        objects = {item.metadata.name: item.to_dict() for item in listed.items}
+        if holds(objects):
+            return objects
+        for event in resource.watch(namespace=namespace, timeout=seconds,
+                                    resource_version=listed.metadata.resourceVersion):
+            name = event["raw_object"]["metadata"]["name"]
+            if event["type"] == "DELETED":
+                objects.pop(name, None)
+            else:
+                objects[name] = event["raw_object"]
+            if holds(objects):
+                return objects
+        pytest.fail(f"{kind} in {namespace}: not as expected after {seconds} s")
+
+
+def program(name):
+    """Path of one of our programs."""
+    if not (BIN / name).exists():
+        unavailable(f"no {BIN / name}; run: make all")
+    return BIN / name
 
 
 @contextlib.contextmanager

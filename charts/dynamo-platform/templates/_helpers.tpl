@@ -131,7 +131,7 @@ jetstream {
 {{- range list "kubeRbacProxy" -}}
 {{- if hasKey $op.controllerManager . }} dynamo-operator.controllerManager.{{ . }}{{ end -}}
 {{- end -}}
-{{- range list "groveTerminationDelay" "internalImages" "dockerRegistry" "mpiRun" "enableLWS" -}}
+{{- range list "istio" "virtualServiceSupportsHTTPS" "groveTerminationDelay" "internalImages" "dockerRegistry" "mpiRun" "enableLWS" -}}
 {{- if hasKey $op.dynamo . }} dynamo-operator.dynamo.{{ . }}{{ end -}}
 {{- end -}}
 {{- end }}
