@@ -61,8 +61,8 @@ struct http_exchange {
 };
 
 /*
- * One exchange at a time. Bytes gather in `in`; when they hold a request, that buffer becomes
- * `held`, which nothing moves until the answer, and what followed the request starts a new `in`.
+ * One exchange at a time. Bytes gather in `in`. While its first `used` bytes are the request being
+ * answered nothing moves them; what comes in the meantime waits in `later`.
  */
 struct conn {
     struct list link;
@@ -72,7 +72,8 @@ struct conn {
     enum conn_state state;
     bool serving; /* serve() is on the stack */
     bool paused;
-    struct buf in, held;
+    struct buf in, later;
+    size_t used;
     uint64_t started_ms; /* first byte of the request */
     uint64_t deadline_ms;
     struct http_exchange x;
@@ -86,7 +87,7 @@ static void conn_free(void *arg)
 
     http1_parser_free(c->parser);
     buf_done(&c->in);
-    buf_done(&c->held);
+    buf_done(&c->later);
     buf_done(&c->x.extra);
     buf_done(&c->x.head);
     free(c);
@@ -130,12 +131,10 @@ static void serve_later(void *arg)
     serve(arg);
 }
 
-static void trim_later(void *arg)
+/* Bytes that belong to no request yet. */
+static size_t unread(const struct conn *c)
 {
-    struct conn *c = arg;
-
-    if (c->state == CONN_READING)
-        buf_done(&c->held);
+    return c->in.len - c->used + c->later.len;
 }
 
 static void finish(struct http_exchange *x)
@@ -153,9 +152,8 @@ static void finish(struct http_exchange *x)
     } else {
         c->state = CONN_READING;
         c->deadline_ms = loop_now_ms(s->loop) + s->conf.idle_ms;
-        if (c->held.cap > KEEP_BYTES)
-            loop_defer(s->loop, trim_later, c); /* the handler may still look at its request */
-        if (c->in.len && !c->serving)
+        /* Not at once: the handler may still look at its request. */
+        if (!c->serving && (unread(c) || c->in.cap > KEEP_BYTES))
             loop_defer(s->loop, serve_later, c);
     }
     if (c->paused && c->tcp) {
@@ -410,17 +408,17 @@ static void dispatch(struct conn *c)
     }
 }
 
-/* The first @used bytes of `in` are the request: they stay where they are, as `held`. */
-static void hold_request(struct conn *c, size_t used)
+/* Done with the last request: turns to the bytes behind it. */
+static void take_up(struct conn *c)
 {
-    struct buf free_one = c->held;
-    struct str next;
-
-    buf_clear(&free_one);
-    c->held = c->in;
-    c->in = free_one;
-    next = str_skip(buf_str(&c->held), used);
-    buf_put_str(&c->in, next);
+    buf_consume(&c->in, c->used);
+    c->used = 0;
+    buf_put_str(&c->in, buf_str(&c->later));
+    buf_clear(&c->later);
+    if (!c->in.len && c->in.cap > KEEP_BYTES)
+        buf_done(&c->in);
+    if (c->later.cap > KEEP_BYTES)
+        buf_done(&c->later);
 }
 
 /* A request is on its way: the head has one idle_ms, the body may take longer while it moves. */
@@ -455,31 +453,37 @@ static const char *refusal_text(int status)
     }
 }
 
-/* Works off what `in` holds, until it holds no whole request or an answer is outstanding. */
-static void serve(struct conn *c)
+/* Takes one request out of `in`; false when it holds no whole one. */
+static bool serve_one(struct conn *c)
 {
-    size_t used = 0;
+    bool wants_continue = false;
     int r;
 
-    c->serving = true;
-    while (c->state == CONN_READING && c->in.len) {
-        bool wants_continue = false;
-
-        r = http1_parse(c->parser, buf_str(&c->in), &c->x.request, &used, &wants_continue);
-        if (wants_continue)
-            tcp_write(c->tcp, STR("HTTP/1.1 100 Continue\r\n\r\n"));
-        if (r == HTTP1_MORE) {
-            expect_more(c);
-            break;
-        }
-        if (r < 0) {
-            refuse(c, -r, refusal_text(-r));
-            break;
-        }
-        hold_request(c, used);
-        begin_exchange(c);
-        dispatch(c);
+    take_up(c);
+    if (!c->in.len)
+        return false;
+    r = http1_parse(c->parser, buf_str(&c->in), &c->x.request, &c->used, &wants_continue);
+    if (wants_continue)
+        tcp_write(c->tcp, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    if (r == HTTP1_MORE) {
+        expect_more(c);
+        return false;
     }
+    if (r < 0) {
+        refuse(c, -r, refusal_text(-r));
+        return false;
+    }
+    begin_exchange(c);
+    dispatch(c);
+    return true;
+}
+
+/* Works off what there is, until an answer is outstanding. */
+static void serve(struct conn *c)
+{
+    c->serving = true;
+    while (c->state == CONN_READING && serve_one(c))
+        ;
     c->serving = false;
 }
 
@@ -489,15 +493,16 @@ static void on_received(void *arg, struct str data)
 {
     struct conn *c = arg;
 
-    if (c->state == CONN_LINGERING)
-        return; /* read and dropped */
-    buf_put_str(&c->in, data);
     if (c->state == CONN_READING) {
+        take_up(c);
+        buf_put_str(&c->in, data);
         serve(c);
-    } else if (c->state == CONN_ANSWERING && c->in.len > PIPELINE_BYTES) {
-        c->paused = true;
-        tcp_pause(c->tcp);
-    }
+    } else if (c->state == CONN_ANSWERING) {
+        buf_put_str(&c->later, data);
+        c->paused = c->later.len > PIPELINE_BYTES;
+        if (c->paused)
+            tcp_pause(c->tcp);
+    } /* else lingering: read and dropped */
 }
 
 static void on_drained(void *arg)
@@ -553,7 +558,7 @@ static void on_sweep(void *arg)
     LIST_FOREACH (c, &s->connections, struct conn, link) {
         if (c->deadline_ms > now_ms)
             continue;
-        if (c->state == CONN_READING && c->in.len)
+        if (c->state == CONN_READING && unread(c))
             refuse(c, 408, "request timed out");
         else
             conn_close(c);
@@ -629,7 +634,7 @@ void http_server_stop(struct http_server *s, loop_fn drained, void *arg)
     s->drained_arg = arg;
     s->listener = tcp_listener_close(s->listener);
     LIST_FOREACH (c, &s->connections, struct conn, link) {
-        if (c->state == CONN_LINGERING || (c->state == CONN_READING && !c->in.len))
+        if (c->state == CONN_LINGERING || (c->state == CONN_READING && !unread(c)))
             conn_close(c);
     }
     if (!s->n_connections && s->drained) {
