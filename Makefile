@@ -41,7 +41,7 @@ PKG_LIBS   = $(eval PKG_LIBS := $$(shell pkg-config --libs $(PACKAGES)) -lnats -
 # --- what there is -----------------------------------------------------------------------------------
 
 # Layers from the bottom up; a library may use those before it.
-AREAS   := lib router operator bench
+AREAS   := lib router worker operator bench
 C_ALL   := $(sort $(wildcard $(foreach a,$(AREAS),$(a)/*.c $(a)/*/*.c)))
 TEST_C  := $(filter %_test.c,$(C_ALL))
 FUZZ_C  := $(filter %_fuzz.c,$(C_ALL))
@@ -52,7 +52,7 @@ CMDS    := $(notdir $(patsubst %/,%,$(sort $(dir $(CMD_C)))))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 archive  = $(BUILD)/lib/$(1).a
 # Archives in link order: users first.
-ARCHIVES := $(foreach a,bench operator router lib,$(if $(filter $(a)/%,$(LIB_C)),$(call archive,$(a))))
+ARCHIVES := $(foreach a,bench operator worker router lib,$(if $(filter $(a)/%,$(LIB_C)),$(call archive,$(a))))
 PROGRAM  = $(BIN)/$(if $(filter kubectl-%,$(1)),$(1),dynamo-$(1))
 PROGRAMS := $(foreach c,$(CMDS),$(call PROGRAM,$(c)))
 TESTS    := $(TEST_C:%.c=$(BUILD)/test/%)

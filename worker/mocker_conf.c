@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/mocker_conf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/json_pull.h"
+
+enum { ARGS_FILE_MAX = 1 << 20, SYSTEM_PORT_MAX = 32767 };
+
+static const char *const TIMINGS[] = {"reference", "saturating", NULL};
+#define AT(member) offsetof(struct mocker_conf, member)
+/* clang-format off */
+static const struct conf_field FIELDS[] = {
+    {"model-path", NULL, NULL, NULL, CONF_STR, AT(model_path), NULL, 0, 0, NULL,
+     "directory of the model: config.json, tokenizer.json, …"},
+    {"model-name", NULL, NULL, NULL, CONF_STR, AT(model_name), NULL, 0, 0, NULL,
+     "name towards clients (default: the path)"},
+    {"endpoint", NULL, NULL, NULL, CONF_STR, AT(endpoint_text), NULL, 0, 0, NULL,
+     "dyn://namespace.component.endpoint (default: dyn://$DYN_NAMESPACE.backend.generate)"},
+    {"num-gpu-blocks-override", "num-gpu-blocks", NULL, NULL, CONF_U64, AT(n_blocks), "16384", 2, 16777216, NULL,
+     "KV blocks of the cache"},
+    {"block-size", NULL, NULL, NULL, CONF_U64, AT(block_size), "64", 1, 65536, NULL,
+     "tokens of a KV block"},
+    {"max-num-seqs", NULL, NULL, NULL, CONF_U64, AT(max_num_seqs), "256", 1, 1000000, NULL,
+     "sequences running at once"},
+    {"max-num-batched-tokens", NULL, NULL, NULL, CONF_U64, AT(max_num_batched_tokens), "8192", 1, 100000000, NULL,
+     "tokens of one pass"},
+    {"enable-prefix-caching", NULL, NULL, NULL, CONF_BOOL, AT(prefix_caching), "true", 0, 0, NULL,
+     "reuse KV blocks"},
+    {"enable-chunked-prefill", NULL, NULL, NULL, CONF_BOOL, AT(chunked_prefill), "true", 0, 0, NULL,
+     "split long prompts over passes"},
+    {"watermark", NULL, NULL, NULL, CONF_F64, AT(watermark), "0.01", 0, 0.99, NULL,
+     "share of the blocks that admission leaves free"},
+    {"speedup-ratio", NULL, NULL, NULL, CONF_F64, AT(speedup_ratio), "1.0", 0, 1e9, NULL,
+     "divides all durations; 0 = no delays"},
+    {"decode-timing", NULL, NULL, NULL, CONF_ENUM, AT(decode_timing), "reference", 0, 0, TIMINGS,
+     "reference | saturating: the reference's decode time falls to 0 above 36,000 active tokens"},
+    {"data-parallel-size", NULL, NULL, NULL, CONF_U64, AT(dp_size), "1", 1, 64, NULL,
+     "ranks, each an engine of its own"},
+    {"startup-time", NULL, NULL, NULL, CONF_DURATION, AT(startup_ms), "0", 0, 0, NULL,
+     "seconds before the worker registers"},
+    {"num-workers", NULL, NULL, NULL, CONF_U64, AT(n_workers), "1", 1, 256, NULL,
+     "workers in this process, each with an id of its own"},
+    {"extra-engine-args", NULL, NULL, NULL, CONF_STR, AT(extra_engine_args), NULL, 0, 0, NULL,
+     "JSON file of engine options; wins over flags"},
+    {"enable-local-indexer", NULL, "DYN_LOCAL_INDEXER", NULL, CONF_BOOL, AT(local_indexer), "true", 0, 0, NULL,
+     "answer recovery queries of routers"},
+    {"kv-events", NULL, NULL, NULL, CONF_BOOL, AT(kv_events), "true", 0, 0, NULL,
+     "publish KV events and load over NATS"},
+    {"eos-probability", NULL, NULL, NULL, CONF_F64, AT(eos_probability), "0", 0, 1, NULL,
+     "chance of each token to be the end of the sequence"},
+    {"context-length", "max-model-len", NULL, NULL, CONF_U64, AT(context_length), "0", 0, 4294967295, NULL,
+     "tokens of prompt and answer; 0 = from the model"},
+    {"migration-limit", NULL, NULL, NULL, CONF_U64, AT(migration_limit), "0", 0, 1000, NULL,
+     "how often frontends may move a broken stream"},
+    {"dyn-tool-call-parser", NULL, NULL, NULL, CONF_STR, AT(tool_call_parser), NULL, 0, 0, NULL,
+     "tool-call parser that the card names"},
+    {"dyn-reasoning-parser", NULL, NULL, NULL, CONF_STR, AT(reasoning_parser), NULL, 0, 0, NULL,
+     "reasoning parser that the card names"},
+    {"seed", NULL, NULL, NULL, CONF_U64, AT(seed), "0", 0, 0, NULL,
+     "of the output tokens; 0 = from the instance id"},
+    {"max-waiting", NULL, NULL, NULL, CONF_U64, AT(waiting_max), "4096", 1, 1000000, NULL,
+     "requests that may wait; more are refused"},
+    {"store-kv", NULL, "DYN_STORE_KV", NULL, CONF_STR, AT(store_kv), NULL, 0, 0, NULL,
+     "discovery without Kubernetes: file"},
+    {"discovery-backend", NULL, "DYN_DISCOVERY_BACKEND", NULL, CONF_STR, AT(discovery_backend), NULL, 0, 0, NULL,
+     "kubernetes | file | kv_store (default: what --store-kv says)"},
+    {"request-plane", NULL, "DYN_REQUEST_PLANE", NULL, CONF_STR, AT(request_plane), "tcp", 0, 0, NULL,
+     "tcp"},
+    {"event-plane", NULL, "DYN_EVENT_PLANE", NULL, CONF_STR, AT(event_plane), "nats", 0, 0, NULL,
+     "nats | none"},
+    {"is-prefill-worker", NULL, NULL, NULL, CONF_BOOL, AT(is_prefill), "false", 0, 0, NULL, NULL},
+    {"is-decode-worker", NULL, NULL, NULL, CONF_BOOL, AT(is_decode), "false", 0, 0, NULL, NULL},
+    {"planner-profile-data", NULL, NULL, NULL, CONF_STR, AT(profile_data), NULL, 0, 0, NULL, NULL},
+    {"bootstrap-ports", NULL, NULL, NULL, CONF_STR, AT(bootstrap_ports), NULL, 0, 0, NULL, NULL},
+    {NULL, NULL, "DYN_NAMESPACE", NULL, CONF_STR, AT(ns_env), "dynamo", 0, 0, NULL, "namespace"},
+    {NULL, NULL, "DYN_FILE_KV", NULL, CONF_STR, AT(file_kv), NULL, 0, 0, NULL, "root of file discovery"},
+    {NULL, NULL, "NATS_SERVER", NULL, CONF_STR, AT(nats_server), "nats://localhost:4222", 0, 0, NULL, "NATS servers"},
+    {NULL, NULL, "NATS_AUTH_USERNAME", NULL, CONF_STR, AT(nats_user), NULL, 0, 0, NULL, "user of NATS"},
+    {NULL, NULL, "NATS_AUTH_PASSWORD", NULL, CONF_STR, AT(nats_password), NULL, 0, 0, NULL, "its password"},
+    {NULL, NULL, "NATS_AUTH_TOKEN", NULL, CONF_STR, AT(nats_token), NULL, 0, 0, NULL, "token of NATS"},
+    {NULL, NULL, "NATS_AUTH_CREDENTIALS_FILE", NULL, CONF_STR, AT(nats_credentials), NULL, 0, 0, NULL, "credentials file of NATS"},
+    {NULL, NULL, "DYN_SYSTEM_PORT", NULL, CONF_STR, AT(system_port_text), "-1", 0, 0, NULL,
+     "port of /health, /live, /metrics; -1 = none, 0 = a free one, at most 32767"},
+    {NULL, NULL, "DYN_SYSTEM_HOST", NULL, CONF_STR, AT(system_host), "0.0.0.0", 0, 0, NULL, "its address"},
+    {NULL, NULL, "DYN_TCP_RPC_HOST", NULL, CONF_STR, AT(tcp_host), NULL, 0, 0, NULL, "address of the request plane"},
+    {NULL, NULL, "DYN_TCP_RPC_PORT", NULL, CONF_U64, AT(tcp_port), "0", 0, 65535, NULL, "its port"},
+    {NULL, NULL, "DYN_TCP_MAX_MESSAGE_SIZE", NULL, CONF_U64, AT(tcp_message_max), "33554432", 1024, 1073741824, NULL, "bytes of one request"},
+    {NULL, NULL, "DYN_TCP_WORKER_POOL_SIZE", NULL, CONF_U64, AT(tcp_pool_size), "7500", 1, 1000000, NULL, "requests at once"},
+    {NULL, NULL, "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT", NULL, CONF_DURATION, AT(grace_ms), "30", 0, 0, NULL, "for running streams at shutdown"},
+    {NULL, NULL, "POD_NAME", NULL, CONF_STR, AT(pod_name), NULL, 0, 0, NULL, "names the instance in Kubernetes"},
+    {NULL, NULL, "POD_UID", NULL, CONF_STR, AT(pod_uid), NULL, 0, 0, NULL, "owner of its record"},
+    {NULL, NULL, "POD_NAMESPACE", NULL, CONF_STR, AT(pod_namespace), NULL, 0, 0, NULL, "where its record lives"},
+    {NULL, NULL, "KUBECONFIG", NULL, CONF_STR, AT(kubeconfig), NULL, 0, 0, NULL, NULL},
+    {NULL, NULL, "KUBERNETES_SERVICE_HOST", NULL, CONF_STR, AT(kube_host), NULL, 0, 0, NULL, NULL},
+    {NULL, NULL, "KUBERNETES_SERVICE_PORT", NULL, CONF_STR, AT(kube_port), NULL, 0, 0, NULL, NULL},
+    {NULL, NULL, "DYN_LOG", NULL, CONF_STR, AT(log_filter), NULL, 0, 0, NULL, "log filter"},
+    {NULL, NULL, "DYN_LOGGING_JSONL", NULL, CONF_BOOL, AT(log_jsonl), "false", 0, 0, NULL, "log lines as JSON"},
+};
+/* clang-format on */
+
+const struct conf_spec MOCKER_SPEC = {
+    "dynamo-mocker",
+    "A worker without a GPU: speaks the worker protocol, models an engine's timing and KV cache.",
+    FIELDS,
+    ARRAY_LEN(FIELDS),
+    false,
+};
+
+/* --- extra engine args ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *key, *flag;
+} EXTRA[] = {
+    {"num_gpu_blocks", "num-gpu-blocks-override"},
+    {"block_size", "block-size"},
+    {"max_num_seqs", "max-num-seqs"},
+    {"max_num_batched_tokens", "max-num-batched-tokens"},
+    {"enable_prefix_caching", "enable-prefix-caching"},
+    {"enable_chunked_prefill", "enable-chunked-prefill"},
+    {"watermark", "watermark"},
+    {"speedup_ratio", "speedup-ratio"},
+    {"dp_size", "data-parallel-size"},
+    {"startup_time", "startup-time"},
+    {"is_prefill", "is-prefill-worker"},
+    {"is_decode", "is-decode-worker"},
+    {"planner_profile_data", "planner-profile-data"},
+    {"enable_local_indexer", "enable-local-indexer"},
+    {"bootstrap_port", "bootstrap-ports"},
+};
+
+static int read_file(const char *path, struct buf *out, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = 1;
+
+    if (fd < 0)
+        return err_errno(e, -errno, "open '%s'", path);
+    while (n > 0 && out->len <= ARGS_FILE_MAX) {
+        n = read(fd, buf_reserve(out, 65536), 65536);
+        if (n > 0)
+            buf_commit(out, (size_t)n);
+    }
+    (void)close(fd);
+    if (n < 0)
+        return err_set(e, -EIO, "read '%s' failed", path);
+    if (out->len > ARGS_FILE_MAX)
+        return err_set(e, -EFBIG, "'%s' is larger than %d bytes", path, ARGS_FILE_MAX);
+    return 0;
+}
+
+static int apply_extra(struct mocker_conf *c, struct str key, struct str value, struct err *e)
+{
+    if (value.len >= 2 && value.ptr[0] == '"')
+        value = str_slice(value.ptr + 1, value.len - 2);
+    if (str_is(value, "null"))
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(EXTRA); i++)
+        if (str_is(key, EXTRA[i].key))
+            return conf_set(&MOCKER_SPEC, c, str_from(EXTRA[i].flag), value, e);
+    return err_set(e, -EINVAL, "unknown key '%.*s'", STR_ARG(key));
+}
+
+static int load_extra(struct mocker_conf *c, struct err *e)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    struct json_pull p;
+    struct str key, value;
+    int r = read_file(c->extra_engine_args, &text, e);
+
+    if (r < 0)
+        return err_wrap(e, r, "--extra-engine-args");
+    json_pull_init(&p, buf_str(&text));
+    if (json_pull_object(&p)) {
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
+            r = apply_extra(c, key, value, e);
+            if (r < 0)
+                return err_wrap(e, r, "--extra-engine-args '%s'", c->extra_engine_args);
+        }
+    }
+    r = json_pull_end(&p, e);
+    return r < 0 ? err_wrap(e, r, "--extra-engine-args '%s'", c->extra_engine_args) : 0;
+}
+
+/* --- derived values --------------------------------------------------------------------------------- */
+
+static bool is_name(struct str s, bool dots)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char ch = s.ptr[i];
+
+        if (!((ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') || ch == '-' || ch == '_' ||
+              (dots && ch == '.')))
+            return false;
+    }
+    return s.len > 0;
+}
+
+/* The last two parts are component and endpoint; a namespace may hold dots. */
+static int parse_endpoint(struct mocker_conf *c, struct err *e)
+{
+    AUTO(mem_free) char *initial = xasprintf("%s.backend.generate", c->ns_env);
+    struct str all = str_from(c->endpoint_text ? c->endpoint_text : initial), s = all;
+    struct str parts[2]; /* endpoint, component */
+
+    if (str_starts(s, STR("dyn://")))
+        s = str_skip(s, 6);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        size_t dot = s.len;
+
+        while (dot > 0 && s.ptr[dot - 1] != '.')
+            dot--;
+        if (dot == 0)
+            return err_set(e, -EINVAL, "endpoint '%.*s' is not dyn://namespace.component.endpoint",
+                           STR_ARG(all));
+        parts[i] = str_skip(s, dot);
+        s = str_head(s, dot - 1);
+    }
+    if (!is_name(s, true) || !is_name(parts[1], false) || !is_name(parts[0], false))
+        return err_set(e, -EINVAL, "endpoint '%.*s': names are made of a-z, 0-9, '-' and '_'",
+                       STR_ARG(all));
+    c->ns = str_dup(s);
+    c->component = str_dup(parts[1]);
+    c->endpoint = str_dup(parts[0]);
+    return 0;
+}
+
+static int choose_discovery(struct mocker_conf *c, struct err *e)
+{
+    struct str backend = str_from(c->discovery_backend);
+
+    if (backend.len == 0 || str_is(backend, "kv_store"))
+        backend = str_from(c->store_kv);
+    if (str_is(backend, "kubernetes")) {
+        c->discovery = MOCKER_KUBERNETES;
+        if (!c->pod_name || !c->pod_uid)
+            return err_set(e, -EINVAL, "Kubernetes discovery needs POD_NAME and POD_UID");
+        if (c->n_workers > 1)
+            return err_set(e, -EINVAL, "Kubernetes discovery names an instance by its pod: "
+                                       "--num-workers must be 1, not %llu",
+                           (unsigned long long)c->n_workers);
+        return 0;
+    }
+    c->discovery = MOCKER_FILE;
+    if (backend.len == 0 || str_is(backend, "file"))
+        return 0;
+    return err_set(e, -ENOTSUP, "discovery '%.*s' is not supported: use file or kubernetes",
+                   STR_ARG(backend));
+}
+
+static int parse_system_port(struct mocker_conf *c, struct err *e)
+{
+    int64_t port;
+
+    if (!str_parse_i64(str_from(c->system_port_text), &port) || port < -1 ||
+        port > SYSTEM_PORT_MAX)
+        return err_set(e, -EINVAL, "DYN_SYSTEM_PORT '%s' is not between -1 and %d",
+                       c->system_port_text, SYSTEM_PORT_MAX);
+    c->system_port = (int)port;
+    return 0;
+}
+
+static int choose_planes(struct mocker_conf *c, struct err *e)
+{
+    struct str events = str_from(c->event_plane);
+
+    if (!str_is(str_from(c->request_plane), "tcp"))
+        return err_set(e, -ENOTSUP, "request plane '%s' is not supported: use tcp",
+                       c->request_plane);
+    if (!str_is(events, "nats") && !str_is(events, "none"))
+        return err_set(e, -ENOTSUP, "event plane '%s' is not supported: use nats or none",
+                       c->event_plane);
+    c->has_events = c->kv_events && c->prefix_caching && str_is(events, "nats");
+    return 0;
+}
+
+static int refuse_unsupported(const struct mocker_conf *c, struct err *e)
+{
+    if (c->is_prefill || c->is_decode || c->bootstrap_ports)
+        return err_set(e, -ENOTSUP, "disaggregated serving (--is-prefill-worker, "
+                                    "--is-decode-worker, --bootstrap-ports) is not supported");
+    if (c->profile_data)
+        return err_set(e, -ENOTSUP, "--planner-profile-data is not supported");
+    if (!c->model_path)
+        return err_set(e, -EINVAL, "--model-path is needed");
+    return 0;
+}
+
+int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
+                     const char *(*env)(const char *name), struct err *e)
+{
+    int r;
+
+    *ret = (struct mocker_conf){.system_port = -1};
+    r = conf_load(&MOCKER_SPEC, ret, argc, argv, env, e);
+    if (r != 0)
+        return r;
+    if (ret->extra_engine_args)
+        r = load_extra(ret, e);
+    if (r == 0)
+        r = refuse_unsupported(ret, e);
+    if (r == 0)
+        r = parse_endpoint(ret, e);
+    if (r == 0)
+        r = choose_discovery(ret, e);
+    if (r == 0)
+        r = parse_system_port(ret, e);
+    if (r == 0)
+        r = choose_planes(ret, e);
+    return r;
+}
+
+void mocker_conf_done(struct mocker_conf *c)
+{
+    conf_done(&MOCKER_SPEC, c);
+    free(c->ns);
+    free(c->component);
+    free(c->endpoint);
+    c->ns = c->component = c->endpoint = NULL;
+}

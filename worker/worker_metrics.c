@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/worker_metrics.h"
+
+static const double DURATIONS[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
+static const char *const ERRORS[WORKER_ERROR_COUNT] = {"deserialization", "generate"};
+
+static struct metric *endpoint_series(struct metric_registry *r, const char *name, const char *help,
+                                      enum metric_type type, const char *const labels[4])
+{
+    const struct metric_desc desc = {
+        .name = name,
+        .help = help,
+        .type = type,
+        .labels = {"dynamo_namespace", "dynamo_component", "dynamo_endpoint", "model"},
+        .buckets = type == METRIC_HISTOGRAM ? DURATIONS : NULL,
+        .n_buckets = type == METRIC_HISTOGRAM ? ARRAY_LEN(DURATIONS) : 0,
+    };
+
+    return metric_series(metric_family(r, &desc), labels);
+}
+
+struct endpoint_metrics endpoint_metrics_of(struct metric_registry *r, const char *ns,
+                                            const char *component, const char *endpoint,
+                                            const char *model)
+{
+    const char *const labels[4] = {ns, component, endpoint, model};
+    const struct metric_desc errors = {
+        .name = "dynamo_component_errors_total",
+        .help = "Requests that failed, by kind",
+        .type = METRIC_COUNTER,
+        .labels = {"dynamo_namespace", "dynamo_component", "dynamo_endpoint", "model",
+                   "error_type"},
+    };
+    struct endpoint_metrics m = {
+        .requests = endpoint_series(r, "dynamo_component_requests_total", "Requests taken",
+                                    METRIC_COUNTER, labels),
+        .inflight = endpoint_series(r, "dynamo_component_inflight_requests", "Requests under way",
+                                    METRIC_GAUGE, labels),
+        .duration = endpoint_series(r, "dynamo_component_request_duration_seconds",
+                                    "From taking a request to its last item", METRIC_HISTOGRAM,
+                                    labels),
+        .request_bytes = endpoint_series(r, "dynamo_component_request_bytes_total",
+                                         "Bytes of requests", METRIC_COUNTER, labels),
+        .response_bytes = endpoint_series(r, "dynamo_component_response_bytes_total",
+                                          "Bytes of items", METRIC_COUNTER, labels),
+    };
+
+    for (size_t i = 0; i < WORKER_ERROR_COUNT; i++)
+        m.errors[i] =
+            metric_with(metric_family(r, &errors), ns, component, endpoint, model, ERRORS[i]);
+    return m;
+}
+
+static struct metric *cache_series(struct metric_registry *r, const char *name, const char *help,
+                                   enum metric_type type, const char *const labels[4])
+{
+    const struct metric_desc desc = {
+        .name = name,
+        .help = help,
+        .type = type,
+        .labels = {"dynamo_namespace", "dynamo_component", "model", "worker_id"},
+    };
+
+    return metric_series(metric_family(r, &desc), labels);
+}
+
+struct cache_metrics cache_metrics_of(struct metric_registry *r, const char *ns,
+                                      const char *component, const char *model,
+                                      const char *worker_id)
+{
+    const char *const labels[4] = {ns, component, model, worker_id};
+
+    return (struct cache_metrics){
+        .active_blocks = cache_series(r, "dynamo_component_kvstats_active_blocks",
+                                      "KV blocks in use", METRIC_GAUGE, labels),
+        .total_blocks = cache_series(r, "dynamo_component_kvstats_total_blocks", "KV blocks",
+                                     METRIC_GAUGE, labels),
+        .usage = cache_series(r, "dynamo_component_kvstats_gpu_cache_usage_percent",
+                              "Share of the KV blocks in use", METRIC_GAUGE, labels),
+        .hit_rate = cache_series(r, "dynamo_component_kvstats_gpu_prefix_cache_hit_rate",
+                                 "Share of prompt tokens found in the cache since the start",
+                                 METRIC_GAUGE, labels),
+        .waiting = cache_series(r, "dynamo_component_engine_waiting_requests",
+                                "Requests that the engine has not admitted", METRIC_GAUGE, labels),
+        .running = cache_series(r, "dynamo_component_engine_running_requests",
+                                "Requests that the engine works on", METRIC_GAUGE, labels),
+        .preemptions = cache_series(r, "dynamo_component_engine_preemptions",
+                                    "Sequences that lost their blocks", METRIC_GAUGE, labels),
+        .events = cache_series(r, "dynamo_component_events_published", "Event-plane messages sent",
+                               METRIC_GAUGE, labels),
+        .events_dropped = cache_series(r, "dynamo_component_events_dropped",
+                                       "Event-plane messages lost while NATS was away",
+                                       METRIC_GAUGE, labels),
+    };
+}
