@@ -43,6 +43,7 @@ enum { STORE_RECORDS_MAX = 65536 };
 
 struct store_ops {
     int (*watch)(struct store *s, const struct store_watcher *w, void *arg, struct err *e);
+    void (*unwatch)(struct store *s);
     int (*publish)(struct store *s, const struct record *rec, struct err *e);
     void (*withdraw)(struct store *s, const struct record *rec);
     struct store_stats (*stats)(const struct store *s);
@@ -62,6 +63,11 @@ static inline int store_watch(struct store *s, const struct store_watcher *w, vo
                               struct err *e)
 {
     return s->ops->watch(s, w, arg, e);
+}
+/* No callback after it. */
+static inline void store_unwatch(struct store *s)
+{
+    s->ops->unwatch(s);
 }
 /* Copies. Publishing a record with the same key again replaces it. */
 MUST_CHECK static inline int store_publish(struct store *s, const struct record *rec,

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "lib/base/map64.h"
+#include "router/discovery/instances_inner.h"
+
+/* --- life of a table ---------------------------------------------------------------------------- */
+
+static void served_done(struct served_model *m)
+{
+    for (size_t i = 0; i < m->n_workers; i++) {
+        free(m->workers[i].address);
+        (void)model_card_unref(m->workers[i].card);
+    }
+    free(m->workers);
+    free(m->name);
+    free(m->ns);
+    free(m->component);
+    free(m->endpoint);
+    (void)model_card_unref(m->card);
+}
+
+static void channel_done(struct event_channel *c)
+{
+    free(c->ns);
+    free(c->component);
+    free(c->endpoint);
+    free(c->topic);
+    free(c->address);
+}
+
+struct model_table *model_table_ref(const struct model_table *t)
+{
+    /* The count is the one thing that changes in a table. */
+    struct model_table *counted = (struct model_table *)(uintptr_t)t;
+
+    ref_take(&counted->ref);
+    return counted;
+}
+
+struct model_table *model_table_unref(struct model_table *t)
+{
+    if (!t || !ref_drop(&t->ref))
+        return NULL;
+    for (size_t i = 0; i < t->n_models; i++)
+        served_done(&t->models[i]);
+    for (size_t i = 0; i < t->n_channels; i++)
+        channel_done(&t->channels[i]);
+    free(t->models);
+    free(t->channels);
+    free(t);
+    return NULL;
+}
+
+const struct served_model *model_table_find(const struct model_table *t, struct str name,
+                                            bool is_prefill)
+{
+    for (size_t i = 0; i < t->n_models; i++)
+        if (t->models[i].is_prefill == is_prefill && str_is(name, t->models[i].name))
+            return &t->models[i];
+    return NULL;
+}
+
+const struct worker *served_model_worker(const struct served_model *m, uint64_t id)
+{
+    size_t low = 0, high = m->n_workers;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (m->workers[mid].id < id)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < m->n_workers && m->workers[low].id == id ? &m->workers[low] : NULL;
+}
+
+/* --- models ------------------------------------------------------------------------------------- */
+
+/* The good entries of one kind, oldest first. */
+struct picks {
+    struct entry **at;
+    size_t n;
+};
+
+static int by_seq(const void *a, const void *b)
+{
+    uint64_t x = (*(struct entry *const *)a)->seq, y = (*(struct entry *const *)b)->seq;
+
+    return x < y ? -1 : x > y;
+}
+
+static struct picks pick(struct strmap *entries, enum record_kind kind)
+{
+    struct picks p = {.at = xcalloc(strmap_len(entries) + 1, sizeof(*p.at))};
+    struct str key;
+    void *value;
+
+    for (size_t at = 0; strmap_next(entries, &at, &key, &value);) {
+        struct entry *en = value;
+
+        if (en->good && !en->ignored && en->kind == kind)
+            p.at[p.n++] = en;
+    }
+    qsort(p.at, p.n, sizeof(struct entry *), by_seq);
+    return p;
+}
+
+static struct served_model *model_find(struct model_table *t, const struct model_card *card)
+{
+    for (size_t i = 0; i < t->n_models; i++)
+        if (t->models[i].is_prefill == card->is_prefill &&
+            strcmp(t->models[i].name, card->display_name) == 0)
+            return &t->models[i];
+    return NULL;
+}
+
+static void models_collect(struct model_table *t, const struct picks *cards)
+{
+    t->models = xcalloc(cards->n + 1, sizeof(*t->models));
+    for (size_t i = 0; i < cards->n; i++) {
+        struct entry *en = cards->at[i];
+        struct served_model *m = model_find(t, en->card);
+
+        en->refused = m && strcmp(m->card->mdc_sum, en->card->mdc_sum) != 0;
+        if (m)
+            continue;
+        m = &t->models[t->n_models++];
+        m->name = xstrdup(en->card->display_name);
+        m->is_prefill = en->card->is_prefill;
+        m->card = model_card_ref(en->card);
+        m->ns = xstrdup(en->ns);
+        m->component = xstrdup(en->component);
+        m->endpoint = xstrdup(en->endpoint);
+    }
+}
+
+static bool is_of(const struct entry *en, const struct served_model *m)
+{
+    return strcmp(en->endpoint, m->endpoint) == 0 && strcmp(en->component, m->component) == 0 &&
+           strcmp(en->ns, m->ns) == 0;
+}
+
+/* --- workers ------------------------------------------------------------------------------------ */
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const struct worker *)a)->id, y = ((const struct worker *)b)->id;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Cards of the model's own endpoint by instance. */
+static void cards_index(struct map64 *by_instance, const struct served_model *m,
+                        const struct picks *cards)
+{
+    for (size_t i = 0; i < cards->n; i++) {
+        const struct entry *en = cards->at[i];
+
+        if (!en->refused && en->card->is_prefill == m->is_prefill && is_of(en, m) &&
+            strcmp(en->card->display_name, m->name) == 0)
+            map64_put_ptr(by_instance, en->id, en->card);
+    }
+}
+
+static void workers_collect(struct served_model *m, const struct picks *cards,
+                            const struct picks *endpoints)
+{
+    AUTO(map64_done) struct map64 own = {0};
+
+    cards_index(&own, m, cards);
+    m->workers = xcalloc(endpoints->n + 1, sizeof(*m->workers));
+    for (size_t i = 0; i < endpoints->n; i++) {
+        const struct entry *en = endpoints->at[i];
+        const struct model_card *card;
+
+        if (en->transport != TRANSPORT_TCP || !is_of(en, m))
+            continue;
+        card = map64_find_ptr(&own, en->id);
+        m->workers[m->n_workers++] = (struct worker){
+            .id = en->id,
+            .address = xstrdup(en->address),
+            .card = model_card_ref(card ? card : m->card),
+        };
+    }
+    qsort(m->workers, m->n_workers, sizeof(*m->workers), by_id);
+}
+
+/* Two records of one instance, as may be while a pod is replaced: the later one counts. */
+static void workers_unique(struct served_model *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_workers; i++) {
+        if (n && m->workers[n - 1].id == m->workers[i].id) {
+            free(m->workers[n - 1].address);
+            (void)model_card_unref(m->workers[--n].card);
+        }
+        m->workers[n++] = m->workers[i];
+    }
+    m->n_workers = n;
+}
+
+/* --- channels and the whole --------------------------------------------------------------------- */
+
+static void channels_collect(struct model_table *t, const struct picks *channels)
+{
+    t->channels = xcalloc(channels->n + 1, sizeof(*t->channels));
+    for (size_t i = 0; i < channels->n; i++) {
+        const struct entry *en = channels->at[i];
+
+        t->channels[t->n_channels++] = (struct event_channel){
+            .ns = xstrdup(en->ns),
+            .component = xstrdup(en->component),
+            .endpoint = xstrdup(en->endpoint),
+            .topic = xstrdup(en->topic),
+            .publisher_id = en->id,
+            .transport = en->transport,
+            .address = xstrdup(en->address),
+        };
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct served_model *x = a, *y = b;
+    int r = strcmp(x->name, y->name);
+
+    return r ? r : (int)x->is_prefill - (int)y->is_prefill;
+}
+
+struct model_table *model_table_build(struct strmap *entries, uint64_t version)
+{
+    struct model_table *t = xcalloc(1, sizeof(*t));
+    struct picks cards = pick(entries, RECORD_MODEL);
+    struct picks endpoints = pick(entries, RECORD_ENDPOINT);
+    struct picks channels = pick(entries, RECORD_EVENT_CHANNEL);
+
+    ref_init(&t->ref);
+    t->version = version;
+    models_collect(t, &cards);
+    for (size_t i = 0; i < t->n_models; i++) {
+        workers_collect(&t->models[i], &cards, &endpoints);
+        workers_unique(&t->models[i]);
+    }
+    qsort(t->models, t->n_models, sizeof(*t->models), by_name);
+    channels_collect(t, &channels);
+    free(cards.at);
+    free(endpoints.at);
+    free(channels.at);
+    return t;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Difference of two tables as events. Removals come before additions, a model's workers inside of
+ * its own life. A model whose card or endpoint is another one is removed and added.
+ */
+#include <string.h>
+
+#include "router/discovery/instances_inner.h"
+
+struct diff {
+    const struct model_table *old, *now;
+    void (*event)(void *arg, const struct instances_event *ev);
+    void *arg;
+};
+
+static void tell(const struct diff *d, enum instances_change change, const struct served_model *m,
+                 const struct worker *w, const struct event_channel *c)
+{
+    const struct instances_event ev = {change, m, w, c};
+
+    d->event(d->arg, &ev);
+}
+
+static void workers_all(const struct diff *d, enum instances_change change,
+                        const struct served_model *m)
+{
+    for (size_t i = 0; i < m->n_workers; i++)
+        tell(d, change, m, &m->workers[i], NULL);
+}
+
+static bool same_worker(const struct worker *a, const struct worker *b)
+{
+    return a->card == b->card && strcmp(a->address, b->address) == 0;
+}
+
+static void workers_gone(const struct diff *d, const struct served_model *old,
+                         const struct served_model *now)
+{
+    for (size_t i = 0; i < old->n_workers; i++)
+        if (!served_model_worker(now, old->workers[i].id))
+            tell(d, WORKER_REMOVED, old, &old->workers[i], NULL);
+}
+
+static void workers_come(const struct diff *d, const struct served_model *old,
+                         const struct served_model *now)
+{
+    for (size_t i = 0; i < now->n_workers; i++) {
+        const struct worker *w = &now->workers[i];
+        const struct worker *before = served_model_worker(old, w->id);
+
+        if (!before)
+            tell(d, WORKER_ADDED, now, w, NULL);
+        else if (!same_worker(before, w))
+            tell(d, WORKER_CHANGED, now, w, NULL);
+    }
+}
+
+static bool same_model(const struct served_model *a, const struct served_model *b)
+{
+    return strcmp(a->card->mdc_sum, b->card->mdc_sum) == 0 && strcmp(a->ns, b->ns) == 0 &&
+           strcmp(a->component, b->component) == 0 && strcmp(a->endpoint, b->endpoint) == 0;
+}
+
+/* The same model in @t, or NULL. */
+static const struct served_model *counterpart(const struct model_table *t,
+                                              const struct served_model *m)
+{
+    const struct served_model *other = model_table_find(t, str_from(m->name), m->is_prefill);
+
+    return other && same_model(other, m) ? other : NULL;
+}
+
+static int channel_cmp(const struct event_channel *a, const struct event_channel *b)
+{
+    const char *const x[] = {a->ns, a->component, a->endpoint, a->topic, a->address};
+    const char *const y[] = {b->ns, b->component, b->endpoint, b->topic, b->address};
+
+    if (a->publisher_id != b->publisher_id)
+        return a->publisher_id < b->publisher_id ? -1 : 1;
+    for (size_t i = 0; i < ARRAY_LEN(x); i++) {
+        int r = strcmp(x[i], y[i]);
+
+        if (r)
+            return r;
+    }
+    return (int)a->transport - (int)b->transport;
+}
+
+static int by_channel(const void *a, const void *b)
+{
+    return channel_cmp(*(const struct event_channel *const *)a,
+                       *(const struct event_channel *const *)b);
+}
+
+static const struct event_channel **channels_sorted(const struct model_table *t)
+{
+    const struct event_channel **all = xcalloc(t->n_channels + 1, sizeof(*all));
+
+    for (size_t i = 0; i < t->n_channels; i++)
+        all[i] = &t->channels[i];
+    qsort(all, t->n_channels, sizeof(*all), by_channel);
+    return all;
+}
+
+/* Both lists are sorted: one walk, told by @change what is only in @of. */
+static void channels_only_in(const struct diff *d, const struct event_channel **of, size_t n_of,
+                             const struct event_channel **other, size_t n_other,
+                             enum instances_change change)
+{
+    for (size_t i = 0, k = 0; i < n_of; i++) {
+        while (k < n_other && channel_cmp(other[k], of[i]) < 0)
+            k++;
+        if (k == n_other || channel_cmp(other[k], of[i]) != 0)
+            tell(d, change, NULL, NULL, of[i]);
+    }
+}
+
+static void channels_diff(const struct diff *d)
+{
+    const struct event_channel **old = channels_sorted(d->old);
+    const struct event_channel **now = channels_sorted(d->now);
+
+    channels_only_in(d, old, d->old->n_channels, now, d->now->n_channels, CHANNEL_REMOVED);
+    channels_only_in(d, now, d->now->n_channels, old, d->old->n_channels, CHANNEL_ADDED);
+    free(old);
+    free(now);
+}
+
+void model_table_diff(const struct model_table *old, const struct model_table *now,
+                      void (*event)(void *arg, const struct instances_event *ev), void *arg)
+{
+    const struct diff d = {old, now, event, arg};
+
+    for (size_t i = 0; i < old->n_models; i++) {
+        const struct served_model *m = &old->models[i], *other = counterpart(now, m);
+
+        if (other) {
+            workers_gone(&d, m, other);
+        } else {
+            workers_all(&d, WORKER_REMOVED, m);
+            tell(&d, MODEL_REMOVED, m, NULL, NULL);
+        }
+    }
+    for (size_t i = 0; i < now->n_models; i++) {
+        const struct served_model *m = &now->models[i], *other = counterpart(old, m);
+
+        if (other) {
+            workers_come(&d, other, m);
+        } else {
+            tell(&d, MODEL_ADDED, m, NULL, NULL);
+            workers_all(&d, WORKER_ADDED, m);
+        }
+    }
+    channels_diff(&d);
+}
