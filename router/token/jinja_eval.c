@@ -27,12 +27,16 @@ struct jinja_frame {
 static void bind(struct jinja_run *run, struct str name, struct jinja_value value)
 {
     struct binding *b;
+    uint64_t seen = 0;
 
-    for (b = run->frame->first; b; b = b->next)
+    for (b = run->frame->first; b; b = b->next, seen++)
         if (str_eq(b->name, name)) {
             b->value = value;
-            return;
+            break;
         }
+    (void)jinja_spend(run, seen / 8);
+    if (b)
+        return;
     b = jinja_alloc(run, sizeof(*b));
     *b = (struct binding){name, value, run->frame->first};
     run->frame->first = b;
@@ -61,10 +65,15 @@ static struct jinja_value find_global(struct jinja_run *run, struct str name)
 
 static struct jinja_value lookup(struct jinja_run *run, struct str name)
 {
+    uint64_t seen = 0;
+
     for (const struct jinja_frame *f = run->frame; f; f = f->parent)
-        for (const struct binding *b = f->first; b; b = b->next)
-            if (str_eq(b->name, name))
+        for (const struct binding *b = f->first; b; b = b->next, seen++)
+            if (str_eq(b->name, name)) {
+                (void)jinja_spend(run, seen / 8);
                 return b->value;
+            }
+    (void)jinja_spend(run, seen / 8);
     return find_global(run, name);
 }
 

@@ -361,7 +361,7 @@ struct jinja_value jinja_member(struct jinja_run *run, struct jinja_value map,
     if (map.kind == JINJA_V_OBJECT) {
         if (key.kind != JINJA_V_STR)
             return jinja_undefined();
-        (void)jinja_spend(run, 1);
+        (void)jinja_spend(run, json_len(map.object) / 8);
         /* Names come as slices; json_get() wants a terminated copy. */
         JSON_FOREACH (m, map.object)
             if (str_is(key.s, json_key(m)))

@@ -28,7 +28,7 @@ enum {
     TEMPLATE_MAX_OUTPUT = 64 << 20,
     TEMPLATE_MAX_MEMORY = 256 << 20, /* of the values that one rendering makes */
     TEMPLATE_MAX_DEPTH = 64,         /* nested expressions, blocks and macro calls */
-    TEMPLATE_MAX_STEPS = 10000000,
+    TEMPLATE_MAX_STEPS = 4000000,
 };
 
 /* Nothing of @source is kept. -EINVAL with the line, -ENOTSUP for what the subset lacks, -E2BIG. */
