@@ -195,39 +195,49 @@ static const char *component_reason(const struct json *dcd)
     return message;
 }
 
-/*
- * Collects services, and the names of those not ready with their reasons into @missing in the
- * order of the names.
- */
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(object_name((*(const struct planned *const *)a)->object),
+                  object_name((*(const struct planned *const *)b)->object));
+}
+
+/* The planned components by name, NULL at the end. */
+static const struct planned **components_by_name(const struct object_set *want)
+{
+    const struct planned **all = xcalloc(want->n + 1, sizeof(*all));
+    size_t n = 0;
+
+    for (size_t i = 0; i < want->n; i++) {
+        if (want->at[i].kind == &KIND_DCD)
+            all[n++] = &want->at[i];
+    }
+    qsort(all, n, sizeof(*all), by_name);
+    return all;
+}
+
+/* Collects status.services, and who is not ready for which reason into @missing. */
 static void put_services(struct json *status, const struct graph_view *view, struct buf *missing)
 {
-    struct json *services = json_new_object();
+    AUTO(mem_free) const struct planned **all = components_by_name(view->want);
+    AUTO(json_free) struct json *services = json_new_object();
 
-    for (size_t i = 0; i < view->want->n; i++) {
-        const struct planned *planned = &view->want->at[i];
-        const char *name = object_name(planned->object);
-        const struct json *dcd, *service;
-        const char *reason;
+    for (size_t i = 0; all[i]; i++) {
+        const char *name = object_name(all[i]->object);
+        const char *key = json_get_cstr(json_get(all[i]->object, "spec"), "serviceName");
+        const struct json *dcd = json_get(view->components, name);
+        const struct json *service = json_path(dcd, "status", "service", NULL);
+        const char *reason = component_reason(dcd);
 
-        if (planned->kind != &KIND_DCD)
-            continue;
-        dcd = json_get(view->components, name);
-        service = json_path(dcd, "status", "service", NULL);
         if (service)
-            json_set(services,
-                     json_get_cstr(json_get(planned->object, "spec"), "serviceName"),
-                     json_dup(service));
-        if (component_is_ready(dcd, planned->object))
+            json_set(services, key, json_dup(service));
+        if (component_is_ready(dcd, all[i]->object))
             continue;
-        reason = component_reason(dcd);
         buf_printf(missing, "%s%s: Component deployment not ready - Available condition not true",
                    missing->len ? "; " : "", name);
         if (reason)
             buf_printf(missing, " (%s)", reason);
     }
-    json_set(status, "services", json_len(services) ? services : NULL);
-    if (json_len(services) == 0)
-        (void)json_free(services);
+    json_set(status, "services", json_len(services) ? TAKE(services) : NULL);
 }
 
 /* What was last reported stays when nothing is asked for any more. */

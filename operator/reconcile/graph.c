@@ -14,6 +14,7 @@
 #include "operator/api/graph.h"
 #include "operator/ctrl/stamp.h"
 #include "operator/plan/status.h"
+#include "operator/reconcile/adapters.h"
 #include "operator/reconcile/apply.h"
 #include "operator/reconcile/flips.h"
 
@@ -72,6 +73,8 @@ static int apply_graph(struct apply *a, const struct object_set *set, const stru
         return err_set(e, -ENOENT, "%s", text);
     }
     r = apply_in_order(a, set, e);
+    if (r == 0)
+        r = adapters_follow(a, e);
     if (r == 0 && set->blocked)
         return err_set(e, -ENOTSUP, "%s", set->blocked);
     return r == 0 ? apply_prune(a, set, pruned, ARRAY_LEN(pruned), e) : r;
