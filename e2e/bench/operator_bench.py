@@ -133,7 +133,7 @@ class Operator:
     def __init__(self, program):
         self.process = subprocess.Popen(
             [program, "--leader-elect", "--leader-election-namespace=kube-system",
-             "--frontend-image=commutator:bench", "--metrics-bind-address=0",
+             "--frontend-image=commutator:bench", "--metrics-bind-address=127.0.0.1:18092",
              "--health-probe-bind-address=127.0.0.1:18091", "--natsAddr=nats://nats:4222"],
             stderr=subprocess.DEVNULL)
         until = time.monotonic() + 30

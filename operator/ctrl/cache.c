@@ -106,6 +106,7 @@ static void put_registries(struct buf *out, const struct json *secret)
         JSON_FOREACH (registry, json_get(config, "auths"))
             (void)json_add(names, json_new_cstr(json_key(registry)));
     explicit_bzero(plain.base, plain.cap);
+    buf_put_cstr(out, ",\"registries\":");
     json_print(names, out);
 }
 
@@ -114,27 +115,53 @@ static void put_waiting(struct buf *out, const struct json *pod)
     AUTO(mem_free) char *why = pod_waiting(pod);
     AUTO(json_free) struct json *text = json_new_cstr(why ? why : "");
 
+    buf_put_cstr(out, ",\"waiting\":");
     json_print(text, out);
 }
+
+static void put_deployment(struct buf *out, const struct json *deployment)
+{
+    static const char *const kept[] = {"replicas", "paused"};
+    AUTO(json_free) struct json *spec = json_new_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        const struct json *value = json_path(deployment, "spec", kept[i], NULL);
+
+        if (value)
+            (void)json_set(spec, kept[i], json_dup(value));
+    }
+    buf_put_cstr(out, ",\"spec\":");
+    json_print(spec, out);
+    if (json_get(deployment, "status")) {
+        buf_put_cstr(out, ",\"status\":");
+        json_print(json_get(deployment, "status"), out);
+    }
+}
+
+/* What is kept beside the metadata. Kinds that are not here are kept whole. */
+static const struct {
+    const struct kube_kind *kind;
+    void (*put)(struct buf *out, const struct json *object);
+} trimmed[] = {
+    {&KIND_DEPLOYMENT, put_deployment}, {&KIND_SECRET, put_registries}, {&KIND_POD, put_waiting},
+    {&KIND_PVC, NULL},                  {&KIND_DWM, NULL},
+};
 
 static struct text *text_of(const struct kube_kind *kind, const struct json *object)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
 
-    if (kind != &KIND_SECRET && kind != &KIND_PVC && kind != &KIND_DWM && kind != &KIND_POD) {
-        put_members(&out, object, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(trimmed); i++) {
+        if (trimmed[i].kind != kind)
+            continue;
+        buf_put_cstr(&out, "{\"metadata\":");
+        put_members(&out, json_get(object, "metadata"), "managedFields");
+        if (trimmed[i].put)
+            trimmed[i].put(&out, object);
+        buf_put_char(&out, '}');
         return text_new(buf_str(&out));
     }
-    buf_put_cstr(&out, "{\"metadata\":");
-    put_members(&out, json_get(object, "metadata"), "managedFields");
-    if (kind == &KIND_SECRET) {
-        buf_put_cstr(&out, ",\"registries\":");
-        put_registries(&out, object);
-    } else if (kind == &KIND_POD) {
-        buf_put_cstr(&out, ",\"waiting\":");
-        put_waiting(&out, object);
-    }
-    buf_put_char(&out, '}');
+    put_members(&out, object, NULL);
     return text_new(buf_str(&out));
 }
 

@@ -7,7 +7,8 @@
  * without managedFields, a fifth of the memory of a tree, and parsed by whoever asks. Entries are
  * immutable and counted: a reader holds the lock only to take its reference.
  *
- * What nobody asks for is not kept: of a Secret there are the names of its registries, of a claim
+ * What nobody asks for is not kept: of a Deployment's spec there are `replicas` and `paused` (its
+ * generation tells of any change in the rest), of a Secret there are the names of its registries, of a claim
  * its metadata, of worker metadata those of pods that say which routing they run, of pods only
  * those that something keeps from running ("waiting" says what), of Ingresses only ours. Any thread.
  */

@@ -21,6 +21,7 @@ enum { CLOSE_MS = 2000 };
 
 struct event {
     struct list link;
+    uint64_t due_ms;
     char *key;           /* what makes two events the same */
     struct json *object; /* as it is created */
 };
@@ -107,20 +108,44 @@ static void write_event(struct recorder *r, const struct event *ev)
         log_debug(&LG, "event not written", LOG_STR("why", e.text));
 }
 
+static uint64_t now_ms(void)
+{
+    return clock_now_ns() / 1000000;
+}
+
+/* With the lock held: until something changes, or @due_ms. */
+static void wait_until(struct recorder *r, uint64_t due_ms)
+{
+    struct timespec until = {.tv_sec = (time_t)(due_ms / 1000),
+                             .tv_nsec = (long)(due_ms % 1000) * 1000000};
+
+    (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
+}
+
 static struct event *next_event(struct recorder *r)
 {
     struct event *ev = NULL;
 
     (void)pthread_mutex_lock(&r->lock);
-    while (list_empty(&r->waiting) && !r->closing)
-        (void)pthread_cond_wait(&r->changed, &r->lock);
-    if (!list_empty(&r->waiting) && (!r->closing || clock_now_ns() / 1000000 < r->close_by_ms)) {
-        ev = LIST_ENTRY(r->waiting.next, struct event, link);
-        list_remove(&ev->link);
-        r->n_waiting--;
+    for (;;) {
+        bool empty = list_empty(&r->waiting);
+
+        if (r->closing && (empty || now_ms() >= r->close_by_ms))
+            break;
+        ev = empty ? NULL : LIST_ENTRY(r->waiting.next, struct event, link);
+        if (ev && (r->closing || now_ms() >= ev->due_ms)) {
+            list_remove(&ev->link);
+            r->n_waiting--;
+            (void)pthread_mutex_unlock(&r->lock);
+            return ev;
+        }
+        if (ev)
+            wait_until(r, ev->due_ms);
+        else
+            (void)pthread_cond_wait(&r->changed, &r->lock);
     }
     (void)pthread_mutex_unlock(&r->lock);
-    return ev;
+    return NULL;
 }
 
 static void *record(void *arg)
@@ -141,6 +166,7 @@ int recorder_new(struct recorder **ret, const struct kube_config *config, const 
                  const char *instance, struct err *e)
 {
     struct recorder *r = xcalloc(1, sizeof(*r));
+    pthread_condattr_t attr;
     int result = kube_client_new(&r->kube, config, e);
 
     if (result < 0) {
@@ -152,7 +178,10 @@ int recorder_new(struct recorder **ret, const struct kube_config *config, const 
     r->memory = strmap_new();
     list_init(&r->waiting);
     (void)pthread_mutex_init(&r->lock, NULL);
-    (void)pthread_cond_init(&r->changed, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* clock_now_ns() reads it too */
+    (void)pthread_cond_init(&r->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
     if (pthread_create(&r->thread, NULL, record, r) != 0)
         abort(); /* no thread at start: nothing would work */
     *ret = r;
@@ -165,7 +194,7 @@ struct recorder *recorder_free(struct recorder *r)
         return NULL;
     (void)pthread_mutex_lock(&r->lock);
     r->closing = true;
-    r->close_by_ms = clock_now_ns() / 1000000 + CLOSE_MS;
+    r->close_by_ms = now_ms() + CLOSE_MS;
     (void)pthread_cond_signal(&r->changed);
     (void)pthread_mutex_unlock(&r->lock);
     (void)pthread_join(r->thread, NULL);
@@ -235,6 +264,7 @@ void recorder_tell(struct recorder *r, const struct kube_kind *kind, const struc
         return;
     uid = json_cstr(json_path(object, "metadata", "uid", NULL));
     ev = xcalloc(1, sizeof(*ev));
+    ev->due_ms = now_ms() + RECORDER_DELAY_MS;
     ev->key = xasprintf("%s %s %s", uid ? uid : "", reason, message);
     ev->object = event_object(r, involved(kind, object), warning, reason, message);
 

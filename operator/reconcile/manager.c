@@ -52,6 +52,7 @@ struct manager {
     struct http_server *metrics_server, *health_server;
     struct timer *count_timer;
     struct metric *leader, *watch_restarts, *events_dropped;
+    struct metric_family *cache_objects, *cache_bytes;
     uint64_t restarts_told, dropped_told;
     char identity[320];
     bool counting, synced, leading, working;
@@ -196,6 +197,15 @@ static void on_readyz(struct http_exchange *x, void *arg)
     http_respond(x, 503, "text/plain", buf_str(&text));
 }
 
+static void measure_cache(void *arg, const struct kube_kind *kind)
+{
+    struct manager *m = arg;
+    struct cache_stats stats = cache_stats(m->cache, kind);
+
+    metric_set(metric_with(m->cache_objects, kind->kind), (double)stats.objects);
+    metric_set(metric_with(m->cache_bytes, kind->kind), (double)stats.bytes);
+}
+
 static void on_metrics(struct http_exchange *x, void *arg)
 {
     struct manager *m = arg;
@@ -204,6 +214,7 @@ static void on_metrics(struct http_exchange *x, void *arg)
 
     controller_measure(m->graphs);
     controller_measure(m->components);
+    sources_each_kind(m->sources, measure_cache, m);
     metric_add(m->watch_restarts, (double)(restarts - m->restarts_told));
     metric_add(m->events_dropped, (double)(dropped - m->dropped_told));
     m->restarts_told = restarts;
@@ -255,6 +266,14 @@ static struct metric *own_metric(struct manager *m, enum metric_type type, const
 {
     return metric_plain(metric_family(
         m->metrics, &(struct metric_desc){.name = name, .help = help, .type = type}));
+}
+
+static struct metric_family *by_kind(struct manager *m, const char *name, const char *help)
+{
+    return metric_family(m->metrics, &(struct metric_desc){.name = name,
+                                                           .help = help,
+                                                           .type = METRIC_GAUGE,
+                                                           .labels = {"resource_type"}});
 }
 
 static void count(void *arg)
@@ -344,6 +363,8 @@ static void make_parts(struct manager *m)
                                    "Watch streams that broke and lists that were repeated.");
     m->events_dropped = own_metric(m, METRIC_COUNTER, "commutator_events_dropped_total",
                                    "Events that were not written because too many waited.");
+    m->cache_objects = by_kind(m, "commutator_cache_objects", "Objects in the cache.");
+    m->cache_bytes = by_kind(m, "commutator_cache_bytes", "Bytes of their text.");
     set_identity(m);
 }
 

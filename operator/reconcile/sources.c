@@ -272,6 +272,15 @@ bool sources_are_synced(const struct sources *s, struct buf *missing)
     return all;
 }
 
+void sources_each_kind(const struct sources *s, void (*fn)(void *arg, const struct kube_kind *kind),
+                       void *arg)
+{
+    /* Watches of the same kind stand next to each other in the table. */
+    for (size_t i = 0; i < s->n; i++)
+        if (i == 0 || s->at[i].kind->kind != s->at[i - 1].kind->kind)
+            fn(arg, s->at[i].kind->kind);
+}
+
 uint64_t sources_restarts(const struct sources *s)
 {
     uint64_t n = 0;

@@ -2,7 +2,7 @@
 /*
  * The watches of the operator: which kinds, which of their objects, and whose pass an event asks for.
  *
- * Everything on the loop's thread but sources_each_synced().
+ * Everything on the loop's thread.
  */
 #pragma once
 
@@ -26,5 +26,8 @@ struct sources *sources_start(const struct sources_conf *conf) __attribute__((re
 struct sources *sources_stop(struct sources *s);
 /* True, or false with the names of the kinds that have not been listed yet. */
 bool sources_are_synced(const struct sources *s, struct buf *missing);
+/* Calls @fn for each kind that is cached, once. */
+void sources_each_kind(const struct sources *s, void (*fn)(void *arg, const struct kube_kind *kind),
+                       void *arg);
 /* Broken streams and lists after the first, of all kinds. */
 uint64_t sources_restarts(const struct sources *s);

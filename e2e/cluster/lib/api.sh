@@ -65,7 +65,7 @@ start_etcd() {
 start_apiserver() {
   start kube-apiserver \
     --etcd-servers="http://127.0.0.1:$etcd_port" --bind-address=127.0.0.1 --advertise-address=127.0.0.1 \
-    --secure-port="$api_port" --service-cluster-ip-range=10.0.0.0/24 --endpoint-reconciler-type=none \
+    --secure-port="$api_port" --service-cluster-ip-range=10.96.0.0/16 --endpoint-reconciler-type=none \
     --authorization-mode=RBAC --disable-admission-plugins=ServiceAccount --allow-privileged=true \
     --token-auth-file="$dir/tokens" --client-ca-file="$pki/ca.crt" \
     --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
