@@ -43,10 +43,12 @@ void http_easy_conf_done(struct http_easy_conf *c)
 
 static void set_pem(CURL *easy, CURLoption option, const struct buf *pem)
 {
-    struct curl_blob blob = {buf_data(pem), pem->len, CURL_BLOB_NOCOPY};
+    struct curl_blob blob = {.len = pem->len, .flags = CURL_BLOB_NOCOPY};
 
-    if (pem->len)
-        (void)curl_easy_setopt(easy, option, &blob);
+    if (!pem->len)
+        return;
+    blob.data = buf_data(pem);
+    (void)curl_easy_setopt(easy, option, &blob);
 }
 
 static void set_tls(CURL *easy, const struct http_easy_conf *c)

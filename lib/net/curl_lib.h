@@ -25,7 +25,8 @@ void http_easy_conf_done(struct http_easy_conf *c);
  * Sets @easy up for @spec, all but callbacks. The caller frees *ret_headers after the transfer; the
  * body is borrowed until then, unless @copy_body.
  */
-void http_easy_prepare(CURL *easy, const struct http_easy_conf *c, const struct http_call_spec *spec,
-                       bool copy_body, struct curl_slist **ret_headers);
+void http_easy_prepare(CURL *easy, const struct http_easy_conf *c,
+                       const struct http_call_spec *spec, bool copy_body,
+                       struct curl_slist **ret_headers);
 /* The errno, negative, that says best what @code means. */
 int http_easy_errno(CURL *easy, CURLcode code);

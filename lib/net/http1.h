@@ -26,10 +26,10 @@ struct http1_request {
     struct str method, path, query; /* path as sent, without the query; query without '?' */
     struct http1_header headers[HTTP1_HEADERS_MAX];
     size_t n_headers;
-    uint8_t minor;      /* HTTP/1.<minor> */
+    uint8_t minor; /* HTTP/1.<minor> */
     bool keep_alive;
     bool expects_continue;
-    struct str body;    /* complete, de-chunked */
+    struct str body; /* complete, de-chunked */
 };
 
 struct http1_limits {
@@ -46,7 +46,8 @@ enum {
 };
 
 struct http1_parser; /* holds the de-chunked body and progress of the current request */
-struct http1_parser *http1_parser_new(const struct http1_limits *limits) __attribute__((returns_nonnull));
+struct http1_parser *http1_parser_new(const struct http1_limits *limits)
+    __attribute__((returns_nonnull));
 struct http1_parser *http1_parser_free(struct http1_parser *p);
 DEFINE_CLEANUP(struct http1_parser *, http1_parser_free)
 /*

@@ -102,105 +102,105 @@ static void test_requests_are_understood(void **state)
     }
 }
 
+static const struct {
+    int want;
+    const char *in;
+} refusals[] = {
+    /* request line */
+    {-400, "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET / HTTP/1.1 \r\nHost: a\r\n\r\n"},
+    {-400, "GET /\r\nHost: a\r\n\r\n"},
+    {-400, " GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET / http/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET / HTTP/1.\r\nHost: a\r\n\r\n"},
+    {-400, "GET / HTTP/11.1\r\nHost: a\r\n\r\n"},
+    {-400, "G(T / HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET x HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET * HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET http:// HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "GET /\tx HTTP/1.1\r\nHost: a\r\n\r\n"},
+    {-400, "\x16\x03\x01"}, /* TLS to the wrong port, told before any line end */
+    {-400, "\n"},
+    {-505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n"},
+    {-505, "PRI * HTTP/2.0\r\n\r\n"},
+    /* header lines */
+    {-400, "GET / HTTP/1.1\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
+    {-400, "GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\n\tfolded\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\n Host: a\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\nNoColon\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\nX: a\x7f\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\nX: \x1b[0m\r\n\r\n"},
+    {-400, "GET / HTTP/1.1\nHost: a\n\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\n\r\n"},
+    {-400, "GET / HTTP/1.1\r\nHost: a\r\n\n"},
+    /* framing: what request smuggling is made of */
+    {-400, POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
+    {-400, POST "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"},
+    {-400, POST "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"},
+    {-400, POST "Content-Length: 5, 5\r\n\r\nhello"},
+    {-400, POST "Content-Length: +5\r\n\r\nhello"},
+    {-400, POST "Content-Length: -5\r\n\r\nhello"},
+    {-400, POST "Content-Length: 5 5\r\n\r\nhello"},
+    {-400, POST "Content-Length: 0x5\r\n\r\nhello"},
+    {-400, POST "Content-Length: 5.0\r\n\r\nhello"},
+    {-400, POST "Content-Length:\r\n\r\n"},
+    {-400, POST "Content-Length : 5\r\n\r\nhello"},
+    {-400, POST "Content-Length\t: 5\r\n\r\nhello"},
+    {-400, POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n"},
+    {-400, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding:\x0b"
+                "chunked\r\n\r\n0\r\n\r\n"},
+    {-501, POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"},
+    {-501, POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"},
+    {-501, POST "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"},
+    {-501, POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n"},
+    {-501, POST "Transfer-Encoding:\r\n\r\n0\r\n\r\n"},
+    /* chunks */
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n 5\r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\n0\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n0\r\n: x\r\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n"},
+    {-400, POST "Transfer-Encoding: chunked\r\n\r\n00000000000000005\r\nhello\r\n0\r\n\r\n"},
+    /* sizes */
+    {-413, POST "Content-Length: 1001\r\n\r\n"},
+    {-413, POST "Content-Length: 99999999999999999999999999\r\n\r\n"},
+    {-413, POST "Transfer-Encoding: chunked\r\n\r\n3e9\r\n"},
+    {-413, POST "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n3e8\r\n"},
+    {-413, POST "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"},
+};
+
 static void test_refusals(void **state)
 {
-    static const struct {
-        int want;
-        const char *in;
-    } cases[] = {
-        /* request line */
-        {-400, "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET / HTTP/1.1 \r\nHost: a\r\n\r\n"},
-        {-400, "GET /\r\nHost: a\r\n\r\n"},
-        {-400, " GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET / http/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET / HTTP/1.\r\nHost: a\r\n\r\n"},
-        {-400, "GET / HTTP/11.1\r\nHost: a\r\n\r\n"},
-        {-400, "G(T / HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET x HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET * HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET http:// HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "GET /\tx HTTP/1.1\r\nHost: a\r\n\r\n"},
-        {-400, "\x16\x03\x01"}, /* TLS to the wrong port, told before any line end */
-        {-400, "\n"},
-        {-505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n"},
-        {-505, "PRI * HTTP/2.0\r\n\r\n"},
-        /* header lines */
-        {-400, "GET / HTTP/1.1\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
-        {-400, "GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\n\tfolded\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\n Host: a\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\nNoColon\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\nX: a\x7f\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\nX: \x1b[0m\r\n\r\n"},
-        {-400, "GET / HTTP/1.1\nHost: a\n\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\n\r\n"},
-        {-400, "GET / HTTP/1.1\r\nHost: a\r\n\n"},
-        /* framing: what request smuggling is made of */
-        {-400, POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
-        {-400, POST "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"},
-        {-400, POST "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"},
-        {-400, POST "Content-Length: 5, 5\r\n\r\nhello"},
-        {-400, POST "Content-Length: +5\r\n\r\nhello"},
-        {-400, POST "Content-Length: -5\r\n\r\nhello"},
-        {-400, POST "Content-Length: 5 5\r\n\r\nhello"},
-        {-400, POST "Content-Length: 0x5\r\n\r\nhello"},
-        {-400, POST "Content-Length: 5.0\r\n\r\nhello"},
-        {-400, POST "Content-Length:\r\n\r\n"},
-        {-400, POST "Content-Length : 5\r\n\r\nhello"},
-        {-400, POST "Content-Length\t: 5\r\n\r\nhello"},
-        {-400, POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n"},
-        {-400, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding:\x0b"
-                    "chunked\r\n\r\n0\r\n\r\n"},
-        {-501, POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"},
-        {-501, POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"},
-        {-501, POST "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"},
-        {-501, POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n"},
-        {-501, POST "Transfer-Encoding:\r\n\r\n0\r\n\r\n"},
-        /* chunks */
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n 5\r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\n0\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n0\r\n: x\r\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n"},
-        {-400, POST "Transfer-Encoding: chunked\r\n\r\n00000000000000005\r\nhello\r\n0\r\n\r\n"},
-        /* sizes */
-        {-413, POST "Content-Length: 1001\r\n\r\n"},
-        {-413, POST "Content-Length: 99999999999999999999999999\r\n\r\n"},
-        {-413, POST "Transfer-Encoding: chunked\r\n\r\n3e9\r\n"},
-        {-413, POST "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n3e8\r\n"},
-        {-413, POST "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"},
-    };
-
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        int got = parse_all(str_from(cases[i].in));
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+        int got = parse_all(str_from(refusals[i].in));
 
-        if (got != cases[i].want)
-            fail_msg("%d instead of %d: %s", got, cases[i].want, cases[i].in);
+        if (got != refusals[i].want)
+            fail_msg("%d instead of %d: %s", got, refusals[i].want, refusals[i].in);
     }
     assert_int_equal(parse_all(STR("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n")), -400);
     assert_int_equal(parse_all(STR("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n")), -400);

@@ -276,6 +276,12 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *arg, v
 
 /* --- the client ------------------------------------------------------------------------------ */
 
+/* Without it a name look-up would stop the loop. */
+static bool looks_up_asynchronously(void)
+{
+    return curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_ASYNCHDNS;
+}
+
 int http_client_new(struct http_client **ret, struct loop *l, const struct http_client_conf *conf,
                     struct err *e)
 {
@@ -284,6 +290,8 @@ int http_client_new(struct http_client **ret, struct loop *l, const struct http_
     int r;
 
     http_easy_global();
+    if (!looks_up_asynchronously())
+        return err_set(e, -ENOTSUP, "HTTP client: this libcurl looks up names in the foreground");
     c = xcalloc(1, sizeof(*c));
     r = http_easy_conf_init(&c->conf, conf, e);
     if (r == 0 && !(c->multi = curl_multi_init()))

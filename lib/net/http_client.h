@@ -19,23 +19,23 @@ struct http_client;
 struct http_call;
 
 struct http_client_conf {
-    const char *ca_file;   /* PEM, NULL = system */
-    struct str ca_pem;     /* instead of a file */
+    const char *ca_file;          /* PEM, NULL = system */
+    struct str ca_pem;            /* instead of a file */
     struct str cert_pem, key_pem; /* client certificate, or empty */
-    bool insecure;         /* no verification; only when the user asked for it */
-    long connections_max;  /* per host; 0 = 64 */
+    bool insecure;                /* no verification; only when the user asked for it */
+    long connections_max;         /* per host; 0 = 64 */
 };
 
 struct http_call_spec {
     const char *method;
     const char *url;
-    const char *const *headers; /* "Name: value", NULL-terminated; may be NULL */
-    struct str body;            /* copied */
-    uint64_t connect_ms;        /* 0 = 5 s */
-    uint64_t total_ms;          /* 0 = none (watches) */
-    uint64_t idle_ms;           /* no byte for so long ends the call; 0 = none */
-    void (*head)(void *arg, int status);              /* may be NULL */
-    void (*data)(void *arg, struct str bytes);        /* borrowed; may be NULL */
+    const char *const *headers;                /* "Name: value", NULL-terminated; may be NULL */
+    struct str body;                           /* copied */
+    uint64_t connect_ms;                       /* 0 = 5 s */
+    uint64_t total_ms;                         /* 0 = none (watches) */
+    uint64_t idle_ms;                          /* no byte for so long ends the call; 0 = none */
+    void (*head)(void *arg, int status);       /* may be NULL */
+    void (*data)(void *arg, struct str bytes); /* borrowed; may be NULL */
     /* error 0: complete, status says which; else -errno with words (timeout is -ETIMEDOUT). */
     void (*done)(void *arg, int status, int error, const char *why);
     void *arg;
@@ -54,9 +54,12 @@ struct http_call *http_call_cancel(struct http_call *call);
  * Never on a loop thread.
  */
 struct http_sync;
-MUST_CHECK int http_sync_new(struct http_sync **ret, const struct http_client_conf *conf, struct err *e);
+MUST_CHECK int http_sync_new(struct http_sync **ret, const struct http_client_conf *conf,
+                             struct err *e);
 struct http_sync *http_sync_free(struct http_sync *c);
 DEFINE_CLEANUP(struct http_sync *, http_sync_free)
-/* @spec's callbacks are ignored. Body appended to @ret_body, at most @max_body bytes (-EMSGSIZE). */
-MUST_CHECK int http_sync_call(struct http_sync *c, const struct http_call_spec *spec, size_t max_body,
-                              int *ret_status, struct buf *ret_body, struct err *e);
+/* @spec's callbacks are ignored. Body appended to @ret_body, at most @max_body bytes (-EMSGSIZE).
+ */
+MUST_CHECK int http_sync_call(struct http_sync *c, const struct http_call_spec *spec,
+                              size_t max_body, int *ret_status, struct buf *ret_body,
+                              struct err *e);

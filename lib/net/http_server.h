@@ -7,8 +7,8 @@
  * of a stream leaves together with its first bytes, in one write.
  *
  * An exchange is owned by the server; a handler that answers later keeps the pointer until it has
- * answered or `gone` was called (client left, server stopping), after which it is dead. Views of the
- * request live as long as the exchange. Every answer is on one loop thread.
+ * answered or `gone` was called (client left, server stopping), after which it is dead. Views of
+ * the request live as long as the exchange. Every answer is on one loop thread.
  */
 #pragma once
 
@@ -26,24 +26,24 @@ struct http_exchange;
 typedef void (*http_handler)(struct http_exchange *x, void *arg);
 
 struct http_route {
-    const char *method;    /* NULL = any; GET also takes HEAD, whose answer leaves without a body */
-    const char *path;      /* exact, or a prefix when it ends in '*'; the first route that fits */
+    const char *method; /* NULL = any; GET also takes HEAD, whose answer leaves without a body */
+    const char *path;   /* exact, or a prefix when it ends in '*'; the first route that fits */
     http_handler handle;
-    size_t body_bytes;     /* 0 = the server's limit */
+    size_t body_bytes; /* 0 = the server's limit */
 };
 
 struct http_server_conf {
-    const char *host;      /* numeric */
-    uint16_t port;         /* 0 = a free one */
-    bool port_shared;      /* several loops of this process listen on it */
+    const char *host;       /* numeric */
+    uint16_t port;          /* 0 = a free one */
+    bool port_shared;       /* several loops of this process listen on it */
     size_t connections_max; /* 0 = 4096; beyond: 503 and close */
-    size_t head_bytes;     /* 0 = 16 KiB */
-    size_t body_bytes;     /* 0 = 1 MiB */
-    /* Kept connection without a request, a head that is not complete, a body that stalls; 0 = 60 s. */
+    size_t head_bytes;      /* 0 = 16 KiB */
+    size_t body_bytes;      /* 0 = 1 MiB */
+    /* Kept connection without a request, incomplete head, body that stalls; 0 = 60 s. */
     uint64_t idle_ms;
     const struct http_route *routes; /* copied, not the strings */
     size_t n_routes;
-    void *arg;             /* for handlers */
+    void *arg; /* for handlers */
     /* Answers errors that no handler sees (400, 404, 405, 413, 431 …); NULL = plain text. */
     void (*on_error)(struct http_exchange *x, int status, const char *why, void *arg);
 };

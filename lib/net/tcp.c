@@ -203,7 +203,7 @@ static void on_written(uv_write_t *req, int status)
 
 static void flush(struct tcp *c)
 {
-    uv_buf_t bytes = {buf_data(&c->out), c->out.len};
+    uv_buf_t bytes;
     int n;
 
     if (c->writing || c->broken || c->state == CONN_CONNECTING || c->state == CONN_GONE)
@@ -212,6 +212,7 @@ static void flush(struct tcp *c)
         sent(c, false);
         return;
     }
+    bytes = (uv_buf_t){buf_data(&c->out), c->out.len};
     n = uv_try_write(stream(c), &bytes, 1);
     if (n == UV_EAGAIN)
         n = 0;

@@ -24,17 +24,18 @@ struct tcp;
 struct tcp_listener;
 
 struct tcp_handlers {
-    void (*connected)(void *arg);                /* outgoing only */
+    void (*connected)(void *arg);                 /* outgoing only */
     void (*received)(void *arg, struct str data); /* borrowed during the call */
-    void (*drained)(void *arg);                  /* backlog fell to 0 after it was above; may be NULL */
-    void (*peer_done)(void *arg);                /* FIN received; may be NULL: then counts as closed */
-    void (*closed)(void *arg, int error);        /* 0 = orderly, -errno otherwise */
+    void (*drained)(void *arg);           /* backlog fell to 0 after it was above; may be NULL */
+    void (*peer_done)(void *arg);         /* FIN received; may be NULL: then counts as closed */
+    void (*closed)(void *arg, int error); /* 0 = orderly, -errno otherwise */
 };
 
 /* Numeric address and port. Connects; outcome comes by callback. */
 MUST_CHECK int tcp_connect(struct tcp **ret, struct loop *l, const char *ip, uint16_t port,
                            const struct tcp_handlers *h, void *arg, struct err *e);
-struct tcp *tcp_close(struct tcp *c); /* NULL in, NULL out; unsent bytes are sent first, for at most 5 s */
+struct tcp *
+tcp_close(struct tcp *c); /* NULL in, NULL out; unsent bytes are sent first, for at most 5 s */
 struct tcp *tcp_abort(struct tcp *c); /* closes at once, dropping unsent bytes */
 void tcp_set_handlers(struct tcp *c, const struct tcp_handlers *h, void *arg);
 /* Copies. No effect once closed. */
@@ -49,10 +50,10 @@ const char *tcp_peer(const struct tcp *c);
 
 typedef void (*tcp_accept_fn)(void *arg, struct tcp *take_conn);
 /* @port 0 takes a free one. @host numeric, "0.0.0.0" or "::". */
-MUST_CHECK int tcp_listen(struct tcp_listener **ret, struct loop *l, const char *host, uint16_t port,
-                          tcp_accept_fn accepted, void *arg, struct err *e);
-/* As tcp_listen(), on a port that several loops of this process listen on (SO_REUSEPORT): the kernel
- * spreads the connections. */
+MUST_CHECK int tcp_listen(struct tcp_listener **ret, struct loop *l, const char *host,
+                          uint16_t port, tcp_accept_fn accepted, void *arg, struct err *e);
+/* As tcp_listen(), on a port that several loops of this process listen on (SO_REUSEPORT): the
+ * kernel spreads the connections. */
 MUST_CHECK int tcp_listen_shared(struct tcp_listener **ret, struct loop *l, const char *host,
                                  uint16_t port, tcp_accept_fn accepted, void *arg, struct err *e);
 struct tcp_listener *tcp_listener_close(struct tcp_listener *s);
