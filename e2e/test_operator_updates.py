@@ -15,7 +15,7 @@ import time
 import pytest
 
 from conftest import ROOT, SHARED, api_server, unavailable
-from test_operator_oracle import BINARY, FLAGS, WRITTEN
+from test_operator_oracle import BINARY, FLAGS, WRITTEN, mark_pods_ready
 
 sys.path.insert(0, str(ROOT / "e2e/tools"))
 import oracle  # noqa: E402  (needs the path above)
@@ -41,6 +41,9 @@ EDITS = {
         service(extraPodSpec={"mainContainer": {"image": "example.com/other:2"}}),
     "extraPodMetadata label and annotation added to VllmDecodeWorker":
         service(extraPodMetadata={"labels": {"example.com/pl": "x"}, "annotations": {"example.com/pa": "y"}}),
+    "restart.id r1 (default strategy)": {"spec": {"restart": {"id": "r1"}}},
+    "restart.id r2 parallel": {"spec": {"restart": {"id": "r2", "strategy": {"type": "Parallel"}}}},
+    "restart removed": {"spec": {"restart": None}},
     "scalingAdapter enabled on VllmDecodeWorker": service(scalingAdapter={"enabled": True}),
     "scalingAdapter disabled": service(scalingAdapter={"enabled": False}),
 }
@@ -87,6 +90,7 @@ class Graph:
     def wait(self, condition, what):
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
+            mark_pods_ready(self.kube, {SPACE})
             found = self.get()
             if condition(found):
                 return found

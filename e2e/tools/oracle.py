@@ -7,6 +7,7 @@ What may differ stands in operator/plan/deviations.json, each entry with its rea
     path               shell pattern of the field's JSON pointer; absent: the whole object
     change             "absent" (the reference has it, we do not), "added" (the reverse), "value",
                        "order" (the same elements in another order)
+    theirs, ours       shell patterns of the value as text
     with               "frontend-image": only where the operator replaces the Frontend's image
     why                the reason, for people
 
@@ -129,6 +130,8 @@ class Deviations:
     def _matches(entry, difference, options):
         return (entry.get("with") in (None, *options)
                 and difference.change == entry["change"]
+                and fnmatch.fnmatchcase(str(difference.ours), entry.get("ours", "*"))
+                and fnmatch.fnmatchcase(str(difference.theirs), entry.get("theirs", "*"))
                 and fnmatch.fnmatchcase(difference.path, entry.get("path", ""))
                 and fnmatch.fnmatchcase(difference.kind, entry.get("kind", "*"))
                 and fnmatch.fnmatchcase(difference.name, entry.get("name", "*"))
