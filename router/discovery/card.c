@@ -558,6 +558,10 @@ void model_card_put(struct buf *out, const struct model_card *c)
     number_put(&j, "migration_limit", c->migration_limit);
     type_put(&j, c->flags);
     text_put(&j, "model_input", inputs[c->input]);
+    text_put(&j, "worker_type", c->is_prefill ? "prefill" : "aggregated"); /* for 1.x */
+    json_put_key(&j, "needs");
+    json_put_array(&j);
+    json_put_array_end(&j);
     runtime_put(&j, c);
     text_put(&j, "media_decoder", NULL);
     text_put(&j, "media_fetcher", NULL);

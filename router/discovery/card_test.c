@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/discovery/card.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "lib/base/digest.h"
+#include "lib/base/test.h"
+
+#define X64(d) d d d d d d d d
+
+/* wire.md §3.4, both worked sums. */
+static void test_sum(void **state)
+{
+    static const struct {
+        const char *json, *sum;
+    } cases[] = {
+        {"{\"display_name\":\"m\",\"slug\":\"m\",\"model_info\":{\"hf_config_json\":{\"path\":\"c\","
+         "\"checksum\":\"blake3:" X64("00000000") "\"}},\"tokenizer\":{\"hf_tokenizer_json\":{"
+         "\"path\":\"t\",\"checksum\":\"blake3:" X64("11111111") "\"}},\"context_length\":2048,"
+         "\"kv_cache_block_size\":16,\"migration_limit\":0,\"model_type\":\"Chat\","
+         "\"model_input\":\"Tokens\"}",
+         "a15d3c41cac38b802abcabb39e888d1766f3aa2da30cb1333c14d549914d16e1"},
+        {"{\"display_name\":\"m\",\"slug\":\"m\",\"source_path\":\"/models/m\",\"model_info\":{"
+         "\"hf_config_json\":{\"path\":\"c\",\"checksum\":\"blake3:" X64("00000000") "\"}},"
+         "\"tokenizer\":{\"hf_tokenizer_json\":{\"path\":\"t\",\"checksum\":\"blake3:"
+         X64("11111111") "\"}},\"prompt_formatter\":{\"hf_tokenizer_config_json\":{\"path\":\"p\","
+         "\"checksum\":\"blake3:" X64("22222222") "\"}},\"context_length\":8192,"
+         "\"kv_cache_block_size\":64,\"migration_limit\":0,\"model_type\":\" Completions|Chat\","
+         "\"model_input\":\"Tokens\",\"unknown\":[{}]}",
+         "3aa4b3308e4fe13636f80c82054f296c06d3e970070677ca335aa3ee01e2d32e"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(model_card_unref) struct model_card *c = NULL;
+        struct err e;
+
+        EXPECT_OK(model_card_parse(&c, str_from(cases[i].json), &e), &e);
+        assert_string_equal(c->mdc_sum, cases[i].sum);
+        assert_true(c->flags & MODEL_CHAT);
+    }
+}
+
+#define REST "\"kv_cache_block_size\":16,\"migration_limit\":0,\"model_input\":\"Tokens\""
+#define HEAD "{\"display_name\":\"m\",\"slug\":\"m\","
+
+static void test_read(void **state)
+{
+    static const struct {
+        const char *json;
+        const char *wrong; /* word of the error; NULL = good */
+        uint32_t context;
+        bool is_prefill;
+        uint32_t dp_start, dp_size;
+    } cases[] = {
+        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7}", NULL, 7, 0, 0, 1},
+        {HEAD REST ",\"model_type\":\"Prefill\",\"context_length\":7}", NULL, 7, 1, 0, 1},
+        {HEAD REST ",\"model_type\":\"Chat | Novel\",\"worker_type\":\"prefill\","
+         "\"architectural_max_context_length\":9}", NULL, 9, 1, 0, 1},
+        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":0,\"runtime_config\":{"
+         "\"context_length\":5,\"data_parallel_start_rank\":2,\"data_parallel_size\":4,"
+         "\"runtime_data\":{\"x\":99999999999999999999}}}", NULL, 5, 0, 2, 4},
+        {HEAD REST ",\"model_type\":\"Chat\"}", "context_length", 0, 0, 0, 0},
+        {HEAD REST ",\"context_length\":7}", "model_type", 0, 0, 0, 0},
+        {"{\"slug\":\"m\"," REST ",\"model_type\":\"Chat\",\"context_length\":7}", "display_name", 0, 0, 0, 0},
+        {"{\"display_name\":\"m\",\"slug\":\"M!\"," REST ",\"model_type\":\"Chat\","
+         "\"context_length\":7}", "slug", 0, 0, 0, 0},
+        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":-7}", "range", 0, 0, 0, 0},
+        {HEAD REST ",\"model_type\":7,\"context_length\":7}", "string", 0, 0, 0, 0},
+        {"{\"display_name\":\"a\\u0000b\",\"slug\":\"m\"," REST ",\"model_type\":\"Chat\","
+         "\"context_length\":7}", "NUL", 0, 0, 0, 0},
+        {"null", "display_name", 0, 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(model_card_unref) struct model_card *c = NULL;
+        struct err e = {""};
+        int r = model_card_parse(&c, str_from(cases[i].json), &e);
+
+        if (cases[i].wrong) {
+            assert_int_equal(r, -EINVAL);
+            if (!strstr(e.text, cases[i].wrong))
+                fail_msg("case %zu: %s", i, e.text);
+            continue;
+        }
+        EXPECT_OK(r, &e);
+        assert_int_equal(c->context_length, cases[i].context);
+        assert_int_equal(c->is_prefill, cases[i].is_prefill);
+        assert_int_equal(c->dp_start, cases[i].dp_start);
+        assert_int_equal(c->dp_size, cases[i].dp_size);
+    }
+}
+
+static void put_file(const char *dir, const char *name, const char *text)
+{
+    AUTO(mem_free) char *path = xasprintf("%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    (void)fputs(text, f);
+    (void)fclose(f);
+}
+
+static void test_build_and_resolve(void **state)
+{
+    char root[] = "/tmp/card_test.XXXXXX";
+    AUTO(model_card_unref) struct model_card *c = NULL;
+    AUTO(model_card_unref) struct model_card *moved = NULL;
+    AUTO(model_files_done) struct model_files f = {0};
+    AUTO(model_files_done) struct model_files g = {0};
+    AUTO(buf_done) struct buf json = BUF_NULL;
+    AUTO(buf_done) struct buf elsewhere = BUF_NULL;
+    AUTO(mem_free) char *dir = NULL, *want = NULL;
+    struct model_card_spec spec = {.name = "My/Model", .kv_cache_block_size = 64, .dp_size = 2};
+    char hex[DIGEST_HEX_SIZE];
+    struct err e;
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    dir = xasprintf("%s/my_model", root);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    spec.dir = dir;
+    assert_int_equal(model_card_build(&c, &spec, &e), -ENOENT);
+    put_file(dir, "config.json", "{\"max_position_embeddings\":4096}");
+    put_file(dir, "tokenizer.json", "{}");
+    put_file(dir, "chat_template.jinja", "{{x}}");
+    EXPECT_OK(model_card_build(&c, &spec, &e), &e);
+    assert_string_equal(c->slug, "my_model");
+    assert_int_equal(c->context_length, 4096);
+    assert_null(c->gen_config.path);
+    digest_blake3_hex(STR("{{x}}"), hex);
+    assert_string_equal(c->chat_template.checksum + strlen("blake3:"), hex);
+
+    EXPECT_OK(model_files_resolve(c, NULL, &f, &e), &e);
+    want = xasprintf("%s/chat_template.jinja", dir);
+    assert_string_equal(f.chat_template, want);
+    assert_null(f.generation_config);
+
+    /* The same card from a worker whose disk is another one, as a path and as a name at the hub. */
+    model_card_put(&json, c);
+    for (const char *at = buf_cstr(&json), *hit; *at; at = hit + strlen(dir)) {
+        hit = strstr(at, dir);
+        if (!hit) {
+            buf_put_cstr(&elsewhere, at);
+            break;
+        }
+        buf_put(&elsewhere, at, (size_t)(hit - at));
+        buf_put_cstr(&elsewhere, "hf://My/Model");
+    }
+    EXPECT_OK(model_card_parse(&moved, buf_str(&elsewhere), &e), &e);
+    assert_string_equal(moved->mdc_sum, c->mdc_sum);
+    assert_int_equal(model_files_resolve(moved, NULL, &g, &e), -ENOENT);
+    assert_non_null(strstr(e.text, "hf://My/Model/config.json"));
+    EXPECT_OK(model_files_resolve(moved, root, &g, &e), &e);
+    assert_string_equal(g.chat_template, want);
+    AUTO(mem_free) char *rm = xasprintf("rm -r %s", root);
+
+    assert_int_equal(system(rm), 0);
+}
+
+int main(void)
+{
+    return TEST_RUN(T(test_sum), T(test_read), T(test_build_and_resolve));
+}
