@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/sched/sequences.h"
+#include "lib/base/test.h"
+
+enum { SLOTS = 3, HASHES = 8, BOOKINGS = 32, BS = 4 };
+
+/* What a booking is, written down plainly. */
+struct plain {
+    struct booking *b;
+    uint32_t slot;
+    uint64_t hashes[HASHES];
+    size_t n;
+    uint32_t prefill;
+    bool gone; /* its slot was dropped */
+};
+
+static uint64_t rng_state = 42;
+
+static uint64_t rng(uint64_t below)
+{
+    rng_state ^= rng_state << 13, rng_state ^= rng_state >> 7, rng_state ^= rng_state << 17;
+    return rng_state % below;
+}
+
+static void check(const struct sequences *s, const struct plain *all)
+{
+    uint64_t every[HASHES];
+    uint32_t shared[SLOTS];
+
+    for (uint64_t h = 0; h < HASHES; h++)
+        every[h] = h;
+    sequences_shared(s, every, HASHES, shared, SLOTS);
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        bool active[HASHES] = {false};
+        uint64_t prefill = 0, blocks = 0, requests = 0;
+
+        for (size_t i = 0; i < BOOKINGS; i++) {
+            if (!all[i].b || all[i].slot != slot || all[i].gone)
+                continue;
+            prefill += all[i].prefill;
+            requests++;
+            for (size_t k = 0; k < all[i].n; k++)
+                active[all[i].hashes[k]] = true;
+        }
+        for (size_t h = 0; h < HASHES; h++)
+            blocks += active[h];
+        assert_int_equal(sequences_prefill_tokens(s, slot), prefill);
+        assert_int_equal(sequences_active_requests(s, slot), requests);
+        assert_int_equal(sequences_active_blocks(s, slot), blocks);
+        assert_int_equal(shared[slot], blocks);
+    }
+}
+
+static void book(struct sequences *s, struct plain *p)
+{
+    uint32_t isl = (uint32_t)(1 + rng(40)), overlap = (uint32_t)rng(4);
+
+    *p = (struct plain){.slot = (uint32_t)rng(SLOTS), .n = rng(HASHES)};
+    for (size_t k = 0; k < p->n; k++)
+        p->hashes[k] = rng(HASHES);
+    p->prefill = isl > overlap * BS ? isl - overlap * BS : 0;
+    p->b = sequences_book(s, p->slot, p->hashes, p->n, isl, overlap);
+}
+
+static void random_bookings_match_plain_counting(void **state)
+{
+    struct sequences *s = sequences_new(BS);
+    struct plain all[BOOKINGS] = {{0}};
+
+    (void)state;
+    for (int step = 0; step < 20000; step++) {
+        struct plain *p = &all[rng(BOOKINGS)];
+
+        if (rng(200) == 0) {
+            uint32_t slot = (uint32_t)rng(SLOTS);
+
+            sequences_drop_slot(s, slot);
+            for (size_t i = 0; i < BOOKINGS; i++)
+                all[i].gone |= all[i].slot == slot;
+        } else if (!p->b) {
+            book(s, p);
+        } else if (rng(2)) {
+            booking_prefill_done(p->b);
+            p->prefill = 0;
+        } else {
+            p->b = booking_release(p->b);
+        }
+        check(s, all);
+    }
+    for (size_t i = 0; i < BOOKINGS; i++)
+        all[i].b = booking_release(all[i].b);
+    assert_int_equal(sequences_bookings(s), 0);
+    sequences_free(s);
+}
+
+/* active_blocks = round(|unique| + sum of (fraction - 1)) (router.md §4.3) */
+static void ageing_output_counts_less_and_shared_blocks_do_not_age(void **state)
+{
+    struct sequences *s = sequences_new(BS);
+    struct booking *a = sequences_book(s, 0, (uint64_t[]){1, 2}, 2, 8, 0);
+    struct booking *b = sequences_book(s, 0, (uint64_t[]){2}, 1, 4, 0);
+
+    (void)state;
+    booking_output_block(a, 100, 0.25);
+    /* Own blocks 1 and 100 count a quarter each, block 2 is shared: 0.25 + 0.25 + 1 = 1.5 */
+    assert_int_equal(sequences_active_blocks(s, 0), 2);
+    (void)booking_release(b);
+    booking_output_block(a, 101, 0.25);
+    assert_int_equal(sequences_active_blocks(s, 0), 1);
+    (void)booking_release(a);
+    assert_int_equal(sequences_active_blocks(s, 0), 0);
+    sequences_free(s);
+}
+
+int main(void)
+{
+    return TEST_RUN(T(random_bookings_match_plain_counting),
+                    T(ageing_output_counts_less_and_shared_blocks_do_not_age));
+}
