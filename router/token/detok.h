@@ -7,6 +7,9 @@
  * given so far and up to now, and what the longer one has more is the new text, unless it ends in
  * the middle of a character (wire.md 8.5). A character is never given in parts. Work per token is
  * O(1) amortised, however long a broken run lasts. One thread at a time.
+ *
+ * One thing is better than there: a prompt that ends within a character, as after a migration in
+ * mid-stream, does not cost the characters that follow.
  */
 #pragma once
 
@@ -21,7 +24,8 @@ enum { DETOK_CONTEXT = 5 }; /* prompt tokens that the first window starts with *
 struct detok {
     struct tokenizer_join join; /* the longer window, as text */
     struct token_ids pending;   /* ids since the last text that was given */
-    size_t given;               /* bytes of join that the shorter window covers */
+    size_t settled;             /* bytes of the shorter window's text that stay as they are */
+    struct buf unsettled;       /* what it showed behind them */
     bool skip_special;
     struct buf out;
 };

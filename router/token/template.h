@@ -26,7 +26,7 @@ struct template;
 enum {
     TEMPLATE_MAX_SOURCE = 256 << 10,
     TEMPLATE_MAX_OUTPUT = 64 << 20,
-    TEMPLATE_MAX_MEMORY = 256 << 20, /* of the values that one rendering makes */
+    TEMPLATE_MAX_MEMORY = 128 << 20, /* of the values that one rendering makes */
     TEMPLATE_MAX_DEPTH = 64,         /* nested expressions, blocks and macro calls */
     TEMPLATE_MAX_STEPS = 4000000,
 };

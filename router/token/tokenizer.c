@@ -37,7 +37,7 @@ void token_ids_done(struct token_ids *ids)
 
 uint32_t *token_ids_reserve(struct token_ids *ids, size_t n)
 {
-    if (n > ids->cap - ids->len) {
+    if (!ids->ptr || n > ids->cap - ids->len) {
         ids->cap = MAX(ids->cap * 2, ids->len + n);
         ids->cap = MAX(ids->cap, (size_t)64);
         ids->ptr = xreallocarray(ids->ptr, ids->cap, sizeof(*ids->ptr));

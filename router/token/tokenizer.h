@@ -103,3 +103,5 @@ void tokenizer_join_push(struct tokenizer_join *j, uint32_t id, bool skip_specia
 void tokenizer_join_text(const struct tokenizer_join *j, size_t from, struct buf *out);
 /* Its length in bytes, and whether it ends in U+FFFD. */
 size_t tokenizer_join_len(const struct tokenizer_join *j, bool *ret_ends_broken);
+/* Bytes of it that no further token can change. */
+size_t tokenizer_join_settled(const struct tokenizer_join *j);

@@ -227,6 +227,17 @@ size_t tokenizer_join_len(const struct tokenizer_join *j, bool *ret_ends_broken)
     return text.len + broken * UTF8_REPLACEMENT_LEN;
 }
 
+size_t tokenizer_join_settled(const struct tokenizer_join *j)
+{
+    size_t broken;
+    struct str text = stripped(j, decided(j, &broken));
+
+    /* A run that is text so far may still turn out not to be. */
+    if (broken == 0 && j->run > 0)
+        return text.len - MIN(j->run, text.len);
+    return text.len;
+}
+
 void tokenizer_join_text(const struct tokenizer_join *j, size_t from, struct buf *out)
 {
     size_t broken;

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/token/chat.h"
+
+#include <errno.h>
+
+#include "lib/base/json_tree.h"
+#include "lib/base/test.h"
+
+static struct json *parse(const char *text)
+{
+    struct json *v = NULL;
+    struct err e;
+
+    EXPECT_OK(json_parse(&v, str_from(text), &e), &e);
+    return v;
+}
+
+static struct chat *load(const char *config, struct str file)
+{
+    AUTO(json_free) struct json *c = parse(config);
+    struct chat *chat = NULL;
+    struct err e;
+
+    EXPECT_OK(chat_load(&chat, c, file, &e), &e);
+    return chat;
+}
+
+static void assert_renders(const struct chat *c, const char *messages, const char *tools,
+                           const char *args, const char *want)
+{
+    AUTO(json_free) struct json *m = parse(messages), *t = tools ? parse(tools) : NULL,
+                                *a = args ? parse(args) : NULL;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct chat_input in = {.messages = m, .tools = t, .args = a};
+    struct err e;
+
+    EXPECT_OK(chat_render(c, &in, &out, &e), &e);
+    assert_string_equal(buf_cstr(&out), want);
+}
+
+#define CONTENT "{\"chat_template\":\"{% for m in messages %}[{{ m.content }}]{% endfor %}\"}"
+
+static void test_context(void **state)
+{
+    AUTO(chat_free) struct chat *c =
+        load("{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null,"
+             "\"chat_template\":\"{{ bos_token }}{{ eos_token }}{{ unk_token }}"
+             "{{ add_generation_prompt }}{{ tools is defined }}{{ x }}\"}", STR_NULL);
+
+    (void)state;
+    assert_renders(c, "[]", NULL, NULL, "<s></s>truefalse");
+    assert_renders(c, "[]", "[]", "{\"x\":5,\"add_generation_prompt\":false,\"bos_token\":\"B\"}",
+                   "B</s>falsetrue5");
+}
+
+static void test_text_parts_are_joined(void **state)
+{
+    AUTO(chat_free) struct chat *c = load(CONTENT, STR_NULL);
+
+    (void)state;
+    assert_false(chat_wants_parts(c));
+    assert_renders(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                      "{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\"}]",
+                   NULL, NULL, "[a\nb][c]");
+}
+
+static void test_media_parts_lose_their_data(void **state)
+{
+    AUTO(chat_free) struct chat *c = load(
+        "{\"chat_template\":\"{% for m in messages %}{{ m.content | tojson }}{% endfor %}\"}", STR_NULL);
+
+    (void)state;
+    assert_renders(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
+                      "{\"url\":\"u\"}},{\"type\":\"text\",\"text\":\"b\"}]}]",
+                   NULL, NULL, "[{\"type\":\"image\"},{\"text\":\"b\",\"type\":\"text\"}]");
+}
+
+static void test_templates_that_want_parts(void **state)
+{
+    AUTO(chat_free) struct chat *c =
+        load("{\"chat_template\":\"{% for m in messages %}{% for p in m.content %}"
+             "{% if p.type == 'text' %}<{{ p.text }}>{% endif %}{% endfor %}{% endfor %}\"}", STR_NULL);
+
+    (void)state;
+    assert_true(chat_wants_parts(c));
+    assert_renders(c, "[{\"role\":\"user\",\"content\":\"hi\"}]", NULL, NULL, "<hi>");
+    assert_renders(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                      "{\"type\":\"text\",\"text\":\"b\"}]}]", NULL, NULL, "<a><b>");
+}
+
+static void test_tool_arguments_become_objects(void **state)
+{
+    AUTO(chat_free) struct chat *c =
+        load("{\"chat_template\":\"{{ messages[0].tool_calls[0].function.arguments.x }}"
+             "{{ tools[0].function.parameters | tojson }}\"}", STR_NULL);
+
+    (void)state;
+    assert_renders(c, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                      "\"arguments\":\"{\\\"x\\\": 5}\"}}]}]",
+                   "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]", NULL,
+                   "5{\"properties\":{},\"type\":\"object\"}");
+}
+
+static void test_named_templates(void **state)
+{
+    static const char *const configs[] = {
+        "{\"chat_template\":[{\"name\":\"default\",\"template\":\"D\"},"
+        "{\"name\":\"tool_use\",\"template\":\"T\"},{\"name\":\"rag\",\"template\":\"{{\"}]}",
+        "{\"chat_template\":[{\"default\":\"D\"},{\"tool_use\":\"T\"}]}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+        AUTO(chat_free) struct chat *c = load(configs[i], STR_NULL);
+
+        assert_renders(c, "[]", NULL, NULL, "D");
+        assert_renders(c, "[]", "[]", NULL, "D");
+        assert_renders(c, "[]", "[{\"type\":\"function\"}]", NULL, "T");
+    }
+}
+
+static void test_file_loses_its_newlines(void **state)
+{
+    AUTO(chat_free) struct chat *c = load(CONTENT, STR("a\n{{ 1 }}\nb\n"));
+
+    (void)state;
+    assert_renders(c, "[]", NULL, NULL, "a1b");
+}
+
+static void test_errors(void **state)
+{
+    AUTO(chat_free) struct chat *c = load(CONTENT, STR_NULL);
+    AUTO(json_free) struct json *none = parse("{}"), *bad = parse("{\"chat_template\":\"{{\"}"),
+                                *text = parse("\"x\""), *odd = parse("[{},5]"), *ok = parse("[]");
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct chat *unset = NULL;
+    struct chat_input in = {.messages = text};
+    struct err e;
+
+    (void)state;
+    assert_int_equal(chat_load(&unset, none, STR_NULL, &e), -ENOENT);
+    assert_int_equal(chat_load(&unset, bad, STR_NULL, &e), -EINVAL);
+    assert_null(unset);
+    assert_int_equal(chat_render(c, &in, &out, &e), -EINVAL);
+    in.messages = odd;
+    assert_int_equal(chat_render(c, &in, &out, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "messages[1]"));
+    in = (struct chat_input){.messages = ok, .tools = text};
+    assert_int_equal(chat_render(c, &in, &out, &e), -EINVAL);
+}
+
+static void test_example_model(void **state)
+{
+    AUTO(buf_done) struct buf config = BUF_NULL;
+    AUTO(chat_free) struct chat *c = NULL;
+
+    (void)state;
+    assert_true(test_read_file("examples/model/tokenizer_config.json", &config));
+    c = load(buf_cstr(&config), STR_NULL);
+    assert_false(chat_wants_parts(c));
+    assert_renders(c, "[{\"role\":\"user\",\"content\":\"Hi\"}]", NULL, NULL,
+                   "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+                   "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+int main(void)
+{
+    return TEST_RUN(T(test_context), T(test_text_parts_are_joined),
+                    T(test_media_parts_lose_their_data), T(test_templates_that_want_parts),
+                    T(test_tool_arguments_become_objects), T(test_named_templates),
+                    T(test_file_loses_its_newlines), T(test_errors), T(test_example_model));
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/token/tokenizer.h"
+
+#include <errno.h>
+
+#include "lib/base/test.h"
+#include "router/token/sample.h"
+
+struct fixture {
+    struct tokenizer *t;
+    struct tokenizer_scratch *s;
+};
+
+static struct fixture open_text(struct str json)
+{
+    struct fixture f = {0};
+    struct err e;
+
+    EXPECT_OK(tokenizer_load(&f.t, json, &e), &e);
+    f.s = tokenizer_scratch_new(f.t);
+    return f;
+}
+
+static struct fixture open_sample(bool byte_level, const char *normalizer)
+{
+    AUTO(buf_done) struct buf json = BUF_NULL;
+
+    if (byte_level)
+        sample_byte_level(&json, normalizer);
+    else
+        sample_fallback(&json);
+    return open_text(buf_str(&json));
+}
+
+static struct fixture open_file(const char *path)
+{
+    AUTO(buf_done) struct buf json = BUF_NULL;
+
+    if (!test_read_file(path, &json))
+        fail_msg("cannot read %s", path);
+    return open_text(buf_str(&json));
+}
+
+static void done(struct fixture *f)
+{
+    tokenizer_scratch_free(f->s);
+    tokenizer_free(f->t);
+}
+
+/* The tokens of @text as the file spells them, with "|" between. */
+static void assert_tokens(struct fixture *f, const char *text, const char *want)
+{
+    AUTO(token_ids_done) struct token_ids ids = {0};
+    AUTO(buf_done) struct buf got = BUF_NULL;
+    struct err e;
+
+    EXPECT_OK(tokenizer_encode(f->t, f->s, str_from(text), &ids, &e), &e);
+    for (size_t i = 0; i < ids.len; i++) {
+        if (i > 0)
+            buf_put_char(&got, '|');
+        buf_put_str(&got, tokenizer_token_text(f->t, ids.ptr[i]));
+    }
+    assert_string_equal(buf_cstr(&got), want);
+}
+
+static void assert_decodes(struct fixture *f, const uint32_t *ids, size_t n, bool skip_special,
+                           const char *want)
+{
+    AUTO(buf_done) struct buf got = BUF_NULL;
+
+    tokenizer_decode(f->t, ids, n, skip_special, &got);
+    assert_string_equal(buf_cstr(&got), want);
+}
+
+static void test_byte_level(void **state)
+{
+    struct fixture f = open_sample(true, "null");
+
+    (void)state;
+    assert_tokens(&f, "", "");
+    assert_tokens(&f, "hello world", "hello|\xc4\xa0wo|rld");
+    assert_tokens(&f, "hehell", "he|hell");
+    assert_tokens(&f, "\xc3\xa9\n", "\xc3\x83|\xc2\xa9|\xc4\x8a");
+    assert_tokens(&f, "1212", "12|12");
+    done(&f);
+}
+
+static void test_byte_fallback(void **state)
+{
+    struct fixture f = open_sample(false, NULL);
+
+    (void)state;
+    assert_tokens(&f, "hello", "\xe2\x96\x81hello");
+    assert_tokens(&f, "hello hello", "\xe2\x96\x81hello|\xe2\x96\x81hello");
+    assert_tokens(&f, "a  b", "\xe2\x96\x81|a|\xe2\x96\x81\xe2\x96\x81|b");
+    assert_tokens(&f, "\xc3\xa9", "\xe2\x96\x81|<0xC3>|<0xA9>");
+    done(&f);
+}
+
+static void test_added_tokens(void **state)
+{
+    struct fixture f = open_sample(true, "null");
+
+    (void)state;
+    assert_tokens(&f, "h<|s|>h", "h|<|s|>|h");
+    assert_tokens(&f, "<word>", "<word>");
+    assert_tokens(&f, "x<word>", "x|<|wo|r|d|>");            /* does not stand alone */
+    assert_tokens(&f, "h \n<left> h", "h|<left>|\xc4\xa0|h"); /* takes the blanks before */
+    assert_tokens(&f, "h <right>\n h", "h|\xc4\xa0|<right>|h");
+    assert_tokens(&f, "xa bx", "x|a b|x");
+    assert_tokens(&f, "<|s|", "<|||s||");
+    done(&f);
+}
+
+static void test_special_tokens_can_be_skipped(void **state)
+{
+    struct fixture f = open_sample(true, "null");
+    uint32_t s, ids[3] = {'h', 0, 'h'};
+
+    (void)state;
+    assert_true(tokenizer_find(f.t, STR("<|s|>"), &s));
+    assert_true(tokenizer_is_special(f.t, s));
+    assert_false(tokenizer_is_special(f.t, 'h'));
+    ids[1] = s;
+    assert_decodes(&f, ids, 3, false, "h<|s|>h");
+    assert_decodes(&f, ids, 3, true, "hh");
+    assert_false(tokenizer_find(f.t, STR("nothing"), &s));
+    done(&f);
+}
+
+static void test_decode_gives_whole_characters(void **state)
+{
+    struct fixture b = open_sample(true, "null"), f = open_sample(false, NULL);
+    uint32_t half[] = {0xc3}, broken[] = {0xe2, 0x96, 'h', 0xff};
+    uint32_t run[] = {1 + 0xe2, 1 + 0x96, 'h' + 200, 1 + 0xc3, 1 + 0xa9}, out[] = {999999, 'h'};
+
+    (void)state;
+    assert_decodes(&b, half, 1, false, "\xef\xbf\xbd");
+    assert_decodes(&b, broken, 4, false, "\xef\xbf\xbdh\xef\xbf\xbd"); /* one for both bytes */
+    assert_decodes(&f, run, 5, false, "\xef\xbf\xbd\xef\xbf\xbdh\xc3\xa9"); /* one for each */
+    assert_decodes(&b, out, 2, false, "h");
+    done(&b);
+    done(&f);
+}
+
+static void test_nfc(void **state)
+{
+    struct fixture f = open_sample(true, "{\"type\":\"NFC\"}");
+
+    (void)state;
+    assert_tokens(&f, "e\xcc\x81", "\xc3\x83|\xc2\xa9");
+    done(&f);
+}
+
+static void test_bad_text_is_refused(void **state)
+{
+    struct fixture f = open_sample(true, "null");
+    AUTO(token_ids_done) struct token_ids ids = {0};
+    struct err e;
+
+    (void)state;
+    token_ids_push(&ids, 7);
+    assert_int_equal(tokenizer_encode(f.t, f.s, STR("ab\xff"), &ids, &e), -EILSEQ);
+    assert_int_equal(ids.len, 1);
+    done(&f);
+}
+
+/* A word without an end must not cost more than n log n. A quadratic merge takes minutes here. */
+static void test_long_word(void **state)
+{
+    struct fixture f = open_sample(true, "null");
+    AUTO(token_ids_done) struct token_ids ids = {0};
+    AUTO(buf_done) struct buf text = BUF_NULL, back = BUF_NULL;
+    struct err e;
+
+    (void)state;
+    for (int i = 0; i < 400000; i++)
+        buf_put_cstr(&text, "hello");
+    EXPECT_OK(tokenizer_encode(f.t, f.s, buf_str(&text), &ids, &e), &e);
+    assert_int_equal(ids.len, 400000);
+    tokenizer_decode(f.t, ids.ptr, ids.len, false, &back);
+    assert_true(str_eq(buf_str(&text), buf_str(&back)));
+    done(&f);
+}
+
+static void test_refusals_name_the_field(void **state)
+{
+    static const struct {
+        const char *json;
+        int want;
+        const char *says;
+    } cases[] = {
+        {"", -EINVAL, "tokenizer.json"},
+        {"[]", -EINVAL, "tokenizer.json"},
+        {"{}", -EINVAL, "model is missing"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", -ENOTSUP, "Unigram"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", -EINVAL, "twice"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", -E2BIG, "vocab"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", -EINVAL,
+         "merges[0]"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", -EINVAL, "merges[0]"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}", -ENOTSUP,
+         "dropout"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}", -ENOTSUP,
+         "end_of_word_suffix"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"NFKC\"}}", -ENOTSUP,
+         "normalizer: type \"NFKC\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}",
+         -ENOTSUP, "pre_tokenizer: type \"BertPreTokenizer\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
+         "{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
+         -EINVAL, "pre_tokenizer: pattern"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"WordPiece\"}}", -ENOTSUP,
+         "decoder: type \"WordPiece\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"truncation\":{\"max_length\":5}}", -ENOTSUP,
+         "truncation"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"surprise\":1}", -ENOTSUP, "surprise"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct tokenizer *t = NULL;
+        struct err e = {""};
+        int r = tokenizer_load(&t, str_from(cases[i].json), &e);
+
+        if (r != cases[i].want || t || !strstr(e.text, cases[i].says))
+            fail_msg("%s: %d %s", cases[i].json, r, e.text);
+    }
+}
+
+static void test_added_ids_follow_the_vocabulary(void **state)
+{
+    struct fixture f = open_text(STR(
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]},\"added_tokens\":["
+        "{\"id\":1,\"content\":\"b\",\"special\":true},{\"id\":77,\"content\":\"<x>\"}]}"));
+    uint32_t id;
+
+    (void)state;
+    assert_true(tokenizer_find(f.t, STR("b"), &id) && id == 1);
+    assert_true(tokenizer_find(f.t, STR("<x>"), &id) && id == 2); /* as the library counts */
+    assert_int_equal(tokenizer_vocab_size(f.t), 3);
+    assert_int_equal(tokenizer_id_limit(f.t), 3);
+    assert_tokens(&f, "ab<x>c", "a|b|<x>");
+    done(&f);
+}
+
+static void test_tinyllama(void **state)
+{
+    AUTO(buf_done) struct buf path = BUF_NULL;
+    struct fixture f;
+    uint32_t ids[] = {1, 15043, 3186, 29991};
+
+    (void)state;
+    buf_printf(&path, "%s/data/models/TinyLlama_v1.1/tokenizer.json", test_shared());
+    f = open_file(buf_cstr(&path));
+    assert_int_equal(tokenizer_vocab_size(f.t), 32000);
+    assert_tokens(&f, "Hello world!", "\xe2\x96\x81Hello|\xe2\x96\x81world|!");
+    assert_tokens(&f, "<s>Hi</s>", "<s>|\xe2\x96\x81Hi|</s>");
+    assert_decodes(&f, ids, 4, false, "<s> Hello world!");
+    assert_decodes(&f, ids, 4, true, "Hello world!");
+    done(&f);
+}
+
+static void test_example_model(void **state)
+{
+    struct fixture f = open_file("examples/model/tokenizer.json");
+    uint32_t id;
+
+    (void)state;
+    assert_int_equal(tokenizer_vocab_size(f.t), 6144);
+    assert_true(tokenizer_find(f.t, STR("<|im_end|>"), &id));
+    assert_int_equal(id, 6142);
+    assert_tokens(&f, "<|im_start|>user\n", "<|im_start|>|user|\xc4\x8a");
+    done(&f);
+}
+
+int main(void)
+{
+    return TEST_RUN(T(test_byte_level), T(test_byte_fallback), T(test_added_tokens),
+                    T(test_special_tokens_can_be_skipped), T(test_decode_gives_whole_characters),
+                    T(test_nfc), T(test_bad_text_is_refused), T(test_long_word),
+                    T(test_refusals_name_the_field), T(test_added_ids_follow_the_vocabulary),
+                    T(test_tinyllama), T(test_example_model));
+}
