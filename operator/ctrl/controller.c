@@ -11,7 +11,7 @@
 
 static const struct log_target LG = {"dynamo_operator::controller"};
 
-enum { WORKERS_MAX = 16, NAME_MAX_BYTES = 64 };
+enum { WORKERS_MAX = 16, NAME_MAX_BYTES = 64, UNAVAILABLE_MAX_MS = 5000 };
 
 struct families {
     struct metric_family *duration, *total, *errors;          /* dynamo_operator_reconcile_* */
@@ -127,6 +127,16 @@ void controller_measure(struct controller *c)
     c->retries_told = s.retries;
 }
 
+/*
+ * Whether the API server could not be reached or could not answer: no fault of the object, so it need
+ * not wait for minutes when the server is back.
+ */
+static bool is_unavailable(int r)
+{
+    return r == -EAGAIN || r == -EIO || r == -ETIMEDOUT || r == -ECONNREFUSED || r == -ECONNRESET ||
+           r == -EHOSTUNREACH || r == -ENETUNREACH || r == -EPROTO;
+}
+
 /* The words of the reference for what the API server or the network answered. */
 static const char *error_type(int r)
 {
@@ -142,12 +152,8 @@ static const char *error_type(int r)
         return "forbidden";
     case ETIMEDOUT:
         return "timeout";
-    case EAGAIN:
-    case ECONNREFUSED:
-    case ECONNRESET:
-        return "unavailable";
     default:
-        return "internal";
+        return is_unavailable(r) ? "unavailable" : "internal";
     }
 }
 
@@ -202,7 +208,8 @@ static void *work(void *arg)
         if (excluded_ms)
             queue_done(c->queue, key, QUEUE_AFTER, excluded_ms);
         else
-            queue_done(c->queue, key, r == 0 ? QUEUE_OK : QUEUE_RETRY, 0);
+            queue_done(c->queue, key, r == 0 ? QUEUE_OK : QUEUE_RETRY,
+                       is_unavailable(r) ? UNAVAILABLE_MAX_MS : 0);
     }
     return NULL;
 }

@@ -322,7 +322,9 @@ void queue_done(struct queue *q, const struct queue_key *key, enum queue_outcome
     it->working = false;
     q->n_working--;
     if (outcome == QUEUE_RETRY) {
-        delay(q, it, now + backoff_ms(it->key.failures++));
+        uint64_t wait = backoff_ms(it->key.failures++);
+
+        delay(q, it, now + (delay_ms ? MIN(wait, delay_ms) : wait));
         q->retries++;
     } else {
         it->key.failures = 0;

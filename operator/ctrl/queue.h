@@ -42,7 +42,7 @@ const struct queue_key *queue_try(struct queue *q);
 
 enum queue_outcome {
     QUEUE_OK,     /* forget its failures */
-    QUEUE_RETRY,  /* again after its back-off */
+    QUEUE_RETRY,  /* again after its back-off, which is at most @delay_ms (0 = no other limit) */
     QUEUE_AFTER,  /* again after @delay_ms; no failure */
 };
 /* Ends the work on a key; @key is dead afterwards. */

@@ -358,7 +358,7 @@ static void make_parts(struct manager *m)
     m->graphs = make_controller(m, &KIND_DGD, reconcile_graph);
     m->components = make_controller(m, &KIND_DCD, reconcile_component);
     m->leader = own_metric(m, METRIC_GAUGE, "leader_election_master_status",
-                           "1 while this operator leads.");
+                           "Whether this operator leads.");
     m->watch_restarts = own_metric(m, METRIC_COUNTER, "commutator_watch_restarts_total",
                                    "Watch streams that broke and lists that were repeated.");
     m->events_dropped = own_metric(m, METRIC_COUNTER, "commutator_events_dropped_total",

@@ -185,13 +185,18 @@ static void on_change(void *arg, enum kube_change what, const struct json *objec
     struct source *source = arg;
     struct sources *s = source->owner;
     const struct source_kind *k = source->kind;
+    AUTO(json_free) struct json *last = NULL;
     bool changed = false;
 
-    (void)raw;
-    if (what == KUBE_DELETED)
+    if (what == KUBE_DELETED) {
+        /* Of a deletion that a new list has shown only the name is told; whose it was, we know. */
+        if (raw.len == 0)
+            last = cache_get(s->conf.cache, k->kind, object_namespace(object), object_name(object));
         cache_observe_deleted(s->conf.cache, k->kind, object);
-    else
+        object = last ? last : object;
+    } else {
         changed = cache_observe(s->conf.cache, k->kind, object);
+    }
     if (k->relate)
         k->relate(s, what, object, changed);
     add_controller(s, object);
