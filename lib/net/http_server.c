@@ -147,8 +147,8 @@ static void finish(struct http_exchange *x)
         c->state = CONN_LINGERING;
         c->deadline_ms = loop_now_ms(s->loop) + LINGER_MS;
         tcp_shutdown(c->tcp);
-    } else if (!x->keep_alive) {
-        conn_close(c);
+    } else if (!x->keep_alive || (s->stopping && !unread(c))) {
+        conn_close(c); /* a stream may have promised to keep it before we were told to stop */
     } else {
         c->state = CONN_READING;
         c->deadline_ms = loop_now_ms(s->loop) + s->conf.idle_ms;
