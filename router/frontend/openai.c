@@ -575,17 +575,27 @@ static bool check_subject(const struct openai_request *r, struct api_error *e)
     return true;
 }
 
+/* Text, parts, or nothing (an assistant that only calls tools). */
+static bool is_content(const struct json *v)
+{
+    return !v || json_is_null(v) || json_is_string(v) || json_is_array(v);
+}
+
 static bool check_messages(const struct openai_request *r, struct api_error *e)
 {
     size_t i = 0;
 
     JSON_FOREACH (m, r->messages) {
-        if (!json_get_cstr(m, "role"))
+        const char *wrong = !json_get_cstr(m, "role") ? "missing field `role`"
+                            : !is_content(json_get(m, "content"))
+                                ? "content: expected a string or an array"
+                                : NULL;
+
+        if (wrong)
             return api_fail(
                 e, 400, "messages",
-                "Failed to deserialize the JSON body into the target type: messages[%zu]: "
-                "missing field `role`",
-                i);
+                "Failed to deserialize the JSON body into the target type: messages[%zu]: %s", i,
+                wrong);
         i++;
     }
     return true;
