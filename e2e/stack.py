@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frontend, workers and NATS as processes on loopback, found through a folder.
+
+    with Stack(tmp_path) as stack:
+        stack.start_nats()
+        stack.mocker(workers=2)
+        stack.frontend("--router-mode", "kv")
+        stack.ready(workers=2)
+        stack.chat("Hello")
+
+Ports are free ones that the programs tell us. Leaving the block stops everything and checks that
+nothing leaked: no booking and no stream is left, and every program exits 0 on SIGTERM. Logs are
+printed when the block fails. Only processes started here are signalled, each by its own handle.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import ROOT, program, run, unavailable
+
+MODEL = "example"
+MODEL_PATH = ROOT / "examples/model"
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+# What the caller's environment says about routing must not reach the programs under test.
+FOREIGN = re.compile(r"^(DYN_|NATS_|POD_|COMMUTATOR_(?!SHARED|CACHE)|KUBE)")
+
+
+def until(what, holds, seconds=20.0):
+    """Asks holds() until it returns something true, which is returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = holds()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {what}")
+        time.sleep(0.01)
+
+
+class Process:
+    """A program of ours (or NATS) whose output goes to a file."""
+
+    def __init__(self, name, command, env, log):
+        self.name, self.log_path, self.killed = name, log, False
+        with open(log, "ab") as out:
+            self.popen = subprocess.Popen([str(word) for word in command], env=env, stdout=out, stderr=out,
+                                          stdin=subprocess.DEVNULL, start_new_session=True)
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def wait_log(self, pattern, seconds=20.0):
+        """Waits for a line that matches, and returns the match."""
+        def found():
+            if not self.alive() and not re.search(pattern, self.log()):
+                pytest.fail(f"{self.name} ended with {self.popen.returncode}\n{self.log()[-2000:]}")
+            return re.search(pattern, self.log())
+        return until(f"{self.name} says {pattern!r}", found, seconds)
+
+    def kill(self):
+        self.killed = True
+        if self.alive():
+            self.popen.kill()
+        self.popen.wait()
+
+    def pause(self):
+        self.popen.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.popen.send_signal(signal.SIGCONT)
+
+    def terminate(self):
+        """Asks it to stop, without waiting."""
+        if self.alive():
+            self.popen.terminate()
+
+    def stop(self, seconds=20):
+        """Asks it to stop and returns its exit code."""
+        self.terminate()
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            pytest.fail(f"{self.name} did not stop within {seconds} s of SIGTERM\n{self.log()[-2000:]}")
+
+    def cpu_seconds(self):
+        """User and system time so far, to the nanosecond, over all threads that still run."""
+        total = 0
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{task}/schedstat") as stat:
+                total += int(stat.read().split()[0])
+        return total / 1e9
+
+    def rss_mb(self):
+        with open(f"/proc/{self.pid}/status") as status:
+            return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1)) / 1024
+
+
+class Answer:
+    """A whole HTTP answer."""
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def events(self):
+        """Server-sent events as (event or None, data or comment)."""
+        return list(sse(self.body.decode().splitlines(keepends=True)))
+
+    @property
+    def chunks(self):
+        return [json.loads(data) for event, data in self.events if event is None and data != "[DONE]"]
+
+    @property
+    def text(self):
+        """What the model said, streamed or not."""
+        if "event-stream" not in self.headers.get("content-type", ""):
+            choice = self.json["choices"][0]
+            return choice["message"]["content"] if "message" in choice else choice["text"]
+        parts = [choice for chunk in self.chunks for choice in chunk["choices"]]
+        return "".join((c["delta"]["content"] if "delta" in c else c["text"]) or "" for c in parts)
+
+    @property
+    def usage(self):
+        if "event-stream" in self.headers.get("content-type", ""):
+            return [chunk["usage"] for chunk in self.chunks if chunk.get("usage")][-1]
+        return self.json["usage"]
+
+
+def sse(lines):
+    """Yields (event or None, data or comment) of each server-sent event of an iterable of lines."""
+    event, data = None, []
+    for line in lines:
+        line = line.rstrip("\r\n")
+        if line.startswith("event:"):
+            event = line[6:].strip()
+        elif line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif line.startswith(":"):
+            data.append(line[1:].strip())
+        elif not line and (event or data):
+            yield event, "\n".join(data)
+            event, data = None, []
+
+
+class Stream:
+    """An answer that is still coming: iterate over its events, or close it in the middle."""
+
+    def __init__(self, connection, response):
+        self._connection, self._response = connection, response
+        self.status, self.headers = response.status, response.headers
+        self.events = sse(line.decode() for line in response)
+
+    def close(self):
+        self._response.close()
+        self._connection.close()
+
+
+class Stack:
+    """Everything that one test runs. Use as a context manager."""
+
+    def __init__(self, folder, events=True):
+        self.folder, self.events = folder, events
+        self.kv = folder / "kv"
+        self.kv.mkdir()
+        self.processes, self.nats_port = [], None
+        self.nats = self.front = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        try:
+            if kind is None:
+                self.check_nothing_leaked()
+        except BaseException:
+            kind = True
+            raise
+        finally:
+            for process in self.processes:
+                if kind is not None:
+                    print(f"--- {process.name}\n{process.log()[-6000:]}")
+                process.kill()
+
+    # --- processes ---
+
+    def _start(self, name, command, **env):
+        base = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
+        base.update(DYN_STORE_KV="file", DYN_FILE_KV=str(self.kv), DYN_TCP_RPC_HOST="127.0.0.1")
+        if self.nats_port:
+            base["NATS_SERVER"] = f"nats://127.0.0.1:{self.nats_port}"
+        base.update({key: str(word) for key, word in env.items()})
+        process = Process(name, command, base, self.folder / f"{name}-{len(self.processes)}.log")
+        self.processes.append(process)
+        return process
+
+    def start_nats(self):
+        """Starts NATS; again on the port that it had before."""
+        found = run(ROOT / "e2e/demo/find-nats", check=False)
+        if found.returncode != 0:
+            unavailable("no nats-server here and no Go to build one")
+        self.nats = self._start("nats", [found.stdout.strip(), "-a", "127.0.0.1", "-p", self.nats_port or -1])
+        told = self.nats.wait_log(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
+        self.nats.wait_log("Server is ready")
+        self.nats_port = int(told.group(1))
+        return self.nats
+
+    def mocker(self, *flags, workers=1, blocks=1024, block_size=16, speedup=50, **env):
+        if not self.nats_port:
+            env.setdefault("DYN_EVENT_PLANE", "none")
+        mocker = self._start("mocker", [program("dynamo-mocker"), "--model-path", MODEL_PATH, "--model-name", MODEL,
+                                        "--block-size", block_size, "--num-gpu-blocks-override", blocks,
+                                        "--num-workers", workers, "--speedup-ratio", speedup, *flags], **env)
+        return mocker
+
+    def frontend(self, *flags, **env):
+        if not self.nats_port:
+            env.setdefault("DYN_KV_EVENTS", "false")
+        self.front = self._start("frontend", [program("dynamo-frontend"), "--http-host", "127.0.0.1",
+                                              "--http-port", 0, *flags], **env)
+        self.port = int(self.front.wait_log(r"frontend: serving .*port=(\d+)").group(1))
+        self.url = f"http://127.0.0.1:{self.port}"
+        return self.front
+
+    def up(self, *flags, workers=1, mocker=(), speedup=50, blocks=1024, **env):
+        """NATS (unless the stack has no events), workers in one process, and a frontend; ready."""
+        if self.events:
+            self.start_nats()
+        self.worker = self.mocker(*mocker, workers=workers, speedup=speedup, blocks=blocks)
+        self.frontend(*flags, **env)
+        self.ready(workers)
+        return self
+
+    def ready(self, workers):
+        """Waits until the model is served by so many workers and events flow."""
+        until(f"the model and {workers} workers", lambda: self.workers() == workers and self.models() == [MODEL])
+        if self.nats_port and self.nats and self.nats.alive():
+            until("NATS is connected", lambda: self.metric("commutator_nats_up") in (1, None))
+
+    # --- questions ---
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """One request on a connection of its own; a body that is no text is sent as JSON."""
+        if body is not None and not isinstance(body, (bytes, str)):
+            body = json.dumps(body)
+        connection = self.connect(timeout)
+        try:
+            connection.request(method, path, body, {"content-type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def body(self, content, api=CHAT, **more):
+        subject = {"messages": [{"role": "user", "content": content}]} if api == CHAT else {"prompt": content}
+        return {"model": MODEL, "max_tokens": 4, **subject, **more}
+
+    def chat(self, content="Hello", headers=None, timeout=60, **more):
+        """One chat completion, which must succeed."""
+        answer = self.request("POST", CHAT, self.body(content, **more), headers, timeout)
+        assert answer.status == 200, answer.body
+        return answer
+
+    def stream(self, content="Hello", headers=None, **more):
+        """Begins a streamed chat completion and returns once its head is here."""
+        connection = self.connect()
+        connection.request("POST", CHAT, json.dumps(self.body(content, stream=True, **more)),
+                           {"content-type": "application/json", **(headers or {})})
+        return Stream(connection, connection.getresponse())
+
+    def models(self):
+        return [model["id"] for model in self.get("/v1/models").json["data"]]
+
+    def instances(self):
+        return sorted(instance["instance_id"] for instance in self.get("/health").json["instances"])
+
+    def workers(self):
+        return int(self.metric("commutator_router_workers", model=MODEL) or 0)
+
+    def metrics(self, url_answer=None):
+        """{(name, ((label, value), …)): number} of /metrics."""
+        answer = url_answer or self.get("/metrics")
+        return parse_metrics(answer.body.decode())
+
+    def metric(self, name, **labels):
+        """Sum of the series with these labels, None when there is none."""
+        want = set(labels.items())
+        found = [value for (series, have), value in self.metrics().items() if series == name and want <= set(have)]
+        return sum(found) if found else None
+
+    def decisions(self):
+        """Routing decisions by mode."""
+        return {dict(labels)["mode"]: value for (name, labels), value in self.metrics().items()
+                if name == "commutator_router_decisions_total"}
+
+    # --- the end ---
+
+    def loads(self):
+        """What still counts for something: streams, requests, bookings."""
+        names = ("dynamo_frontend_inflight_requests", "dynamo_frontend_queued_requests", "commutator_plane_streams",
+                 "dynamo_frontend_worker_active_decode_blocks", "dynamo_frontend_worker_active_prefill_tokens")
+        return {series: value for series, value in self.metrics().items() if series[0] in names and value}
+
+    def check_nothing_leaked(self):
+        if self.front and self.front.alive():
+            until("no request, stream or booking is left", lambda: not self.loads())
+        # Frontend first: workers that leave under it would be news to it.
+        for process in sorted(self.processes, key=lambda p: p.name != "frontend"):
+            if process.killed or process is self.nats:
+                continue
+            code = process.stop()
+            assert code == 0, f"{process.name}: exit {code} on SIGTERM\n{process.log()[-2000:]}"
+            found = re.search(r".*(ERROR: AddressSanitizer|runtime error:|ThreadSanitizer).*", process.log())
+            assert not found, found
+
+
+def parse_metrics(text):
+    series = {}
+    for line in text.splitlines():
+        found = re.fullmatch(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", line)
+        if found:
+            labels = tuple(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found.group(2) or ""))
+            series[found.group(1), labels] = float(found.group(3))
+    return series
+
+
+def words(n, seed=0):
+    """About n tokens of text that differ from the first word on with each seed."""
+    return " ".join(f"{seed}x{i}" if i % 8 == 0 else "worker" for i in range(max(1, n // 2)))

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP API of dynamo-frontend, in front of one mocker: answers, errors, connections, format."""
+
+import json
+import re
+import socket
+
+import pytest
+
+from stack import CHAT, COMPLETIONS, MODEL, Stack, until
+
+CONTEXT = 32768
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    with Stack(tmp_path_factory.mktemp("frontend")) as stack:
+        yield stack.up("--router-mode", "kv")
+
+
+def error_of(answer, status, says=""):
+    """Checks OpenAI's error shape and returns the error."""
+    assert answer.status == status, (answer.status, answer.body[:300])
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["message"]
+    assert re.search(says, error["message"], re.IGNORECASE), error["message"]
+    return error
+
+
+# --- answers ---
+
+def test_unary_chat(stack):
+    answer = stack.chat("Say something.", max_tokens=8, ignore_eos=True)
+    body = answer.json
+    choice = body["choices"][0]
+    assert body["object"] == "chat.completion" and body["model"] == MODEL and body["id"].startswith("chatcmpl-")
+    assert choice["message"]["role"] == "assistant" and choice["message"]["content"].strip()
+    assert choice["finish_reason"] == "length" and choice["index"] == 0
+    usage = body["usage"]
+    assert usage["completion_tokens"] == 8
+    assert usage["total_tokens"] == usage["prompt_tokens"] + 8
+
+
+def test_streamed_chat(stack):
+    answer = stack.chat("Say something.", max_tokens=8, ignore_eos=True, stream=True,
+                        stream_options={"include_usage": True})
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.events[-1] == (None, "[DONE]")
+    assert len({chunk["id"] for chunk in answer.chunks}) == 1
+    assert answer.text.strip()
+    finishes = [c["finish_reason"] for chunk in answer.chunks for c in chunk["choices"] if "finish_reason" in c]
+    assert finishes == ["length"]
+    assert answer.chunks[-1]["choices"] == [] and answer.usage["completion_tokens"] == 8
+
+
+def test_stream_says_what_the_unary_answer_says(stack):
+    """The mocker draws from a seed of the request's own, so that only the length can be compared."""
+    for api in (CHAT, COMPLETIONS):
+        counted = [stack.request("POST", api, stack.body("One two three", api, max_tokens=5, ignore_eos=True, **more))
+                   for more in ({}, {"stream": True, "stream_options": {"include_usage": True}})]
+        assert [(a.usage["prompt_tokens"], a.usage["completion_tokens"]) for a in counted] == \
+            [(counted[0].usage["prompt_tokens"], 5)] * 2
+        assert all(a.text for a in counted)
+
+
+@pytest.mark.parametrize("prompt", ["Once upon a time", list(range(300, 350)), ["Once upon a time"], [[300, 301]]])
+def test_prompts(stack, prompt):
+    answer = stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS))
+    assert answer.status == 200, answer.body
+    body = answer.json
+    assert body["object"] == "text_completion" and body["id"].startswith("cmpl-")
+    ids = prompt[0] if isinstance(prompt[0], list) else prompt
+    if isinstance(ids[0], int):
+        assert body["usage"]["prompt_tokens"] == len(ids)
+    assert body["choices"][0]["text"]
+
+
+def test_cached_tokens(stack):
+    prompt = [1000 + i for i in range(160)]
+    first, second = (stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS)).usage for _ in range(2))
+    assert first["prompt_tokens_details"]["cached_tokens"] == 0
+    assert second["prompt_tokens_details"]["cached_tokens"] >= 128
+
+
+def test_stop_string_and_max_tokens(stack):
+    # Every text of the mocker holds a space sooner or later.
+    answer = stack.chat(stop=[" "], max_tokens=50, ignore_eos=False, min_tokens=1)
+    assert answer.json["choices"][0]["finish_reason"] == "stop"
+    assert answer.json["choices"][0]["stop_reason"] == " "
+    assert answer.usage["completion_tokens"] < 50
+    assert stack.chat(max_tokens=100, max_completion_tokens=3).usage["completion_tokens"] == 3
+
+
+def test_null_members_count_as_absent(stack):
+    stack.chat(temperature=None, stop=None, stream=None, nvext=None, tools=None, n=None)
+
+
+def test_models(stack):
+    body = stack.get("/v1/models").json
+    assert body["object"] == "list"
+    assert [(m["id"], m["object"], m["owned_by"]) for m in body["data"]] == [(MODEL, "model", "nvidia")]
+
+
+def test_health(stack):
+    body = stack.get("/health").json
+    assert body["status"] == "healthy" and body["notes"] == []
+    assert body["endpoints"] == ["dyn://dynamo.backend.generate"]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+/[0-9a-f]+/generate", body["instances"][0]["transport"]["tcp"])
+    live = stack.get("/live")
+    assert live.status == 200 and live.json["status"] == "live"
+
+
+def test_metrics(stack):
+    before = stack.metric("dynamo_frontend_requests_total", model=MODEL, endpoint="chat_completions",
+                          request_type="unary", status="success") or 0
+    stack.chat()
+    assert stack.metric("dynamo_frontend_requests_total", model=MODEL, endpoint="chat_completions",
+                        request_type="unary", status="success") == before + 1
+    for name in ("time_to_first_token_seconds_count", "inter_token_latency_seconds_count", "output_tokens_total",
+                 "input_sequence_tokens_sum", "request_duration_seconds_count"):
+        assert stack.metric(f"dynamo_frontend_{name}", model=MODEL) > 0, name
+    assert stack.metric("dynamo_frontend_model_context_length", model=MODEL) == CONTEXT
+    assert stack.metric("dynamo_frontend_model_kv_cache_block_size", model=MODEL) == 16
+
+
+def test_busy_threshold(stack):
+    post = lambda **body: stack.request("POST", "/busy_threshold", body)
+    assert stack.get("/busy_threshold").json == {"thresholds": []}
+    assert post(model=MODEL).json["active_decode_blocks_threshold"] is None
+    error_of(post(model="nope"), 404)
+    error_of(post(model=MODEL, active_decode_blocks_threshold=1.5), 400)
+    error_of(stack.request("POST", "/busy_threshold", "{"), 422)
+    error_of(post(active_decode_blocks_threshold=0.5), 422, "model")
+    error_of(post(model=MODEL, active_decode_blocks_threshold="x"), 422)
+    set_to = post(model=MODEL, active_decode_blocks_threshold=1.0, active_prefill_tokens_threshold=1000000)
+    assert set_to.json == {"model": MODEL, "active_decode_blocks_threshold": 1.0,
+                           "active_prefill_tokens_threshold": 1000000}
+    assert stack.get("/busy_threshold").json["thresholds"] == [set_to.json]
+    stack.chat()
+
+
+# --- errors ---
+
+MALFORMED = ["", "{", '{"model":', "nonsense", '{"model":"example",}', '{"a":1}{"b":2}', '{"a":"\\ud800"}x', "[" * 5000,
+             '{"model":"exa\x01mple"}']
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed_json(stack, text):
+    error_of(stack.request("POST", CHAT, text), 400, "JSON")
+
+
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("body", ["[]", '"text"', "17", "null"])
+def test_body_that_is_no_object(stack, api, body):
+    error_of(stack.request("POST", api, body), 400, "object")
+
+
+ABSURD = [("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", "4"), ("max_tokens", 2**40), ("max_tokens", [1]),
+          ("max_completion_tokens", 0), ("max_completion_tokens", -7), ("min_tokens", -1), ("temperature", -0.1),
+          ("temperature", 2.1), ("temperature", 1e308), ("temperature", "hot"), ("top_p", -1), ("top_p", 1.01),
+          ("min_p", 7), ("top_k", 0), ("top_k", -2), ("presence_penalty", 3), ("frequency_penalty", -3),
+          ("repetition_penalty", 0), ("repetition_penalty", -1), ("n", 0), ("n", -1), ("n", 129),
+          ("logit_bias", {"1": 101}), ("logit_bias", []), ("stop", [""]), ("stop", ["a"] * 5), ("stop", 7),
+          ("stream", "yes"), ("stream", 1), ("stream_options", 1), ("stream_options", {"include_usage": True}),
+          ("user", ""), ("seed", 1.5), ("seed", "x"), ("top_logprobs", 21), ("logprobs", 7), ("tools", {}),
+          ("tools", [{}] * 129), ("ignore_eos", "x"), ("nvext", 7), ("nvext", {"backend_instance_id": -1}),
+          ("nvext", {"backend_instance_id": "x"}), ("nvext", {"annotations": 4}), ("model", 7), ("model", ""),
+          ("messages", "hi"), ("messages", []), ("messages", {}), ("messages", [7]), ("messages", [{}]),
+          ("messages", [{"role": "user", "content": 7}]), ("messages", [{"role": "user", "content": {"a": 1}}]),
+          ("messages", [{"role": 7, "content": "x"}]), ("chat_template_args", 7)]
+
+
+@pytest.mark.parametrize("key,value", ABSURD, ids=[f"{key}={json.dumps(value)[:30]}" for key, value in ABSURD])
+def test_absurd_parameter(stack, key, value):
+    error = error_of(stack.request("POST", CHAT, stack.body("x", **{key: value})), 400)
+    where = error["param"] or error["message"]
+    assert key in where or key == "nvext" and any(member in where for member in value)
+
+
+@pytest.mark.parametrize("prompt", ["", [], [[]], [-1], [2**32], [1.5], ["a", "b"], [1, "a"], {}, 7, [None], None])
+def test_absurd_prompt(stack, prompt):
+    error_of(stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS)), 400)
+
+
+def test_prompt_id_outside_of_the_vocabulary(stack):
+    answer = stack.request("POST", COMPLETIONS, stack.body([4294967295], COMPLETIONS))
+    assert answer.status == 200 or error_of(answer, 400)
+
+
+def test_unsupported_parameter(stack):
+    error = error_of(stack.request("POST", CHAT, stack.body("x", frobnicate=1, wobble=2)), 400, "frobnicate.*wobble")
+    assert error["type"] == "invalid_request_error"
+    error_of(stack.request("POST", COMPLETIONS, stack.body("x", COMPLETIONS, messages=[])), 400, "messages")
+
+
+def test_unknown_model(stack):
+    for api in (CHAT, COMPLETIONS):
+        error = error_of(stack.request("POST", api, stack.body("x", api, model="gpt-17")), 404, "not found")
+        assert error["type"] == "not_found_error" and error["code"] == 404
+
+
+def test_prompt_longer_than_the_context(stack):
+    error_of(stack.request("POST", COMPLETIONS, stack.body([7] * CONTEXT, COMPLETIONS)), 400, str(CONTEXT))
+    error_of(stack.request("POST", CHAT, stack.body("word " * 40000)), 400, str(CONTEXT))
+
+
+def test_body_too_large(stack):
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                           b"content-length: 60000000\r\n\r\n" + b"x" * 1000)
+        head, body = read_answer(connection)
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(body)["error"]["code"] == 413
+    assert stack.request("POST", "/busy_threshold", "x" * 100000).status == 413
+
+
+def test_head_too_large(stack):
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+        connection.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\nx-big: " + b"y" * (70 << 10) + b"\r\n\r\n")
+        head, body = read_answer(connection)
+    assert head.startswith(b"HTTP/1.1 431 ") and json.loads(body)["error"]["code"] == 431
+
+
+def test_wrong_method_and_path(stack):
+    error_of(stack.request("GET", CHAT), 405)
+    error_of(stack.request("DELETE", "/v1/models"), 405)
+    error_of(stack.request("GET", "/v1/nothing"), 404)
+    error_of(stack.request("POST", "/v1/chat", "{}"), 404)
+
+
+@pytest.mark.parametrize("text", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+                                  b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5x\r\n\r\n",
+                                  b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n"])
+def test_bytes_that_are_no_http(stack, text):
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+        connection.sendall(text + b"\r\n\r\n")
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    assert re.match(rb"HTTP/1.1 (400|404|505) |$", received), received[:200]
+    assert stack.get("/live").status == 200
+
+
+def test_prompts_and_answers_stay_out_of_the_log(stack):
+    secret = "zanzibarquartz"
+    text = stack.chat(secret, max_tokens=20, ignore_eos=True).text
+    stack.request("POST", CHAT, stack.body(secret, frobnicate=1))
+    stack.request("POST", CHAT, '{"model":"example","messages":[{"role":"user","content":"' + secret)
+    assert secret not in stack.front.log() and text.strip() not in stack.front.log()
+
+
+# --- connections ---
+
+def read_answer(connection):
+    """Head and body of one answer with content-length."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        part = connection.recv(65536)
+        assert part, received
+        received += part
+    head, body = received.split(b"\r\n\r\n", 1)
+    length = int(re.search(rb"content-length: (\d+)", head.lower()).group(1))
+    while len(body) < length:
+        body += connection.recv(65536)
+    assert len(body) == length
+    return head, body
+
+
+def raw_request(path, body, **headers):
+    text = json.dumps(body).encode()
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return (f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{lines}"
+            f"content-length: {len(text)}\r\n\r\n").encode() + text
+
+
+def test_keep_alive(stack):
+    connection = stack.connect()
+    connection.connect()
+    port = connection.sock.getsockname()[1]
+    for stream in (False, True, False, True):
+        connection.request("POST", CHAT, json.dumps(stack.body("x", stream=stream)),
+                           {"content-type": "application/json"})
+        response = connection.getresponse()
+        assert response.status == 200 and response.read()
+        assert connection.sock.getsockname()[1] == port
+    connection.close()
+
+
+def test_pipelined_requests(stack):
+    """Answers come in the order of the requests, whatever kind they are."""
+    request = raw_request(CHAT, stack.body("x"))
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+        connection.sendall(request + b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n" +
+                           raw_request(CHAT, stack.body("x", frobnicate=1)) +
+                           request + b"GET /live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    assert re.findall(rb"HTTP/1.1 (\d+) ", received) == [b"200", b"200", b"400", b"200", b"200"]
+    kinds = re.findall(rb"chat\.completion|Service is live|Unsupported", received)
+    assert kinds[:3] == [b"chat.completion", b"Service is live", b"Unsupported"] and kinds[-1] == b"Service is live"
+
+
+def test_requests_sent_byte_by_byte(stack):
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in raw_request(CHAT, stack.body("x")):
+            connection.send(bytes([byte]))
+        head, body = read_answer(connection)
+    assert head.startswith(b"HTTP/1.1 200 ") and json.loads(body)["choices"]
+
+
+def test_head_leaves_with_the_first_chunk(stack):
+    """The reference sends the head alone and then waits 40 ms for its acknowledgement."""
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+        for _ in range(5):
+            connection.sendall(raw_request(CHAT, stack.body("x", stream=True, max_tokens=40, ignore_eos=True)))
+            first = connection.recv(1 << 20)
+            assert first.startswith(b"HTTP/1.1 200 ") and b"data: {" in first, first
+            rest = first
+            while not rest.endswith(b"0\r\n\r\n"):
+                rest += connection.recv(1 << 20)
+
+
+def test_slow_reader_holds_up_nobody(stack):
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", stack.port))
+        slow.sendall(raw_request(CHAT, stack.body("x", stream=True, max_tokens=3000, ignore_eos=True)))
+        assert slow.recv(100)
+        stack.chat(max_tokens=20)
+        received = b""
+        slow.settimeout(30)
+        while not received.endswith(b"0\r\n\r\n"):
+            received += slow.recv(65536)
+        assert received.count(b"data: {") > 2900 and b"data: [DONE]" in received
+
+
+# --- format ---
+
+def shape(value, path=""):
+    """Keys of a JSON value in their order, with types in place of what differs between two runs."""
+    if isinstance(value, dict):
+        return {key: shape(member, key) for key, member in value.items()}
+    if isinstance(value, list):
+        return [shape(member, path) for member in value]
+    if path in ("id", "created", "model", "content", "text", "prompt_tokens", "total_tokens"):
+        return type(value).__name__
+    return value
+
+
+def ordered(value):
+    return json.dumps(shape(value))
+
+
+CAPTURES = ["01-chat-stream", "02-chat-stream-same-prompt-again", "03-chat-unary", "04-completions-token-ids",
+            "07-unknown-model"]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_same_format_as_the_reference(stack, shared, name):
+    folder = shared / "data/wire/0.9.0/file-nats-kv/http"
+    body = json.loads((folder / f"{name}.request.json").read_text())
+    head, _, captured = (folder / f"{name}.response.txt").read_text().replace("\r\n", "\n").partition("\n\n")
+    if body["model"] != "nope":
+        body.update(model=MODEL, ignore_eos=True)
+    ours = stack.request("POST", COMPLETIONS if "prompt" in body else CHAT, body)
+    assert head.startswith(f"HTTP/1.1 {ours.status} ")
+    for header in ("content-type", "cache-control"):
+        said = re.search(rf"^{header}: (.*)$", head, re.MULTILINE)
+        assert (said and said.group(1)) == ours.headers.get(header)
+    if not body.get("stream"):
+        theirs, mine = json.loads(captured), ours.json
+        mine.pop("error", None)  # OpenAI's shape beside the reference's flat one
+        if "usage" in theirs:
+            assert mine["usage"].pop("prompt_tokens_details")  # the reference's mocker does not tell
+        assert ordered(mine) == ordered(theirs)
+        return
+    from stack import sse
+    theirs = [json.loads(data) if data != "[DONE]" else data for _, data in sse(captured.splitlines(keepends=True))]
+    mine = [json.loads(data) if data != "[DONE]" else data for _, data in ours.events]
+    for chunk in mine:
+        if chunk != "[DONE]" and chunk["usage"]:
+            chunk["usage"].pop("prompt_tokens_details")
+    assert [ordered(chunk) for chunk in mine] == [ordered(chunk) for chunk in theirs]
+
+
+# --- start and stop ---
+
+def test_running_streams_end_before_the_frontend_stops(tmp_path):
+    with Stack(tmp_path, events=False) as stack:
+        stack.up(speedup=5)
+        stream = stack.stream(max_tokens=60, ignore_eos=True, stream_options={"include_usage": True})
+        next(stream.events)
+        stack.front.terminate()
+        stack.front.wait_log("draining")
+        events = list(stream.events)
+        assert events[-1] == (None, "[DONE]")
+        assert json.loads(events[-2][1])["usage"]["completion_tokens"] == 60
+        assert stack.front.popen.wait(10) == 0
+
+
+def test_models_before_and_after_workers(tmp_path):
+    with Stack(tmp_path, events=False) as stack:
+        stack.frontend()
+        assert stack.models() == []
+        error_of(stack.request("POST", CHAT, stack.body("x")), 404)
+        mocker = stack.mocker()
+        stack.ready(1)
+        stack.chat()
+        assert mocker.stop() == 0
+        until("the model is gone", lambda: stack.models() == [])
+        error_of(stack.request("POST", CHAT, stack.body("x")), 404)
+
+
+@pytest.mark.parametrize("flags", [["--router-mode", "clever"], ["--http-port", "99999"], ["--frobnicate"],
+                                   ["--router-temperature", "-1"], ["--kv-overlap-score-weight", "x"]])
+def test_refused_at_start(tmp_path, flags):
+    from conftest import program, run
+    done = run(program("dynamo-frontend"), *flags, check=False)
+    assert done.returncode not in (0, -6, -11) and flags[0].lstrip("-") in done.stderr + done.stdout
