@@ -252,7 +252,7 @@ static struct json *plan_component(struct object_set *out, const struct plan_con
     struct json *spec = component_spec(config, dgd, service);
     struct json *dcd = object_new(&KIND_DCD, object_namespace(dgd), name);
 
-    if (plan_is_live_frontend(config, service))
+    if (plan_is_live_frontend(config, spec))
         object_set_add(out, &KIND_CONFIG_MAP,
                        routing_config_map(dgd, key, spec, json_get(inputs->routing, routing)));
     put_identity(json_need_object(json_get(dcd, "metadata"), "labels"), dgd, key,

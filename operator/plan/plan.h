@@ -105,9 +105,11 @@ const char *graph_missing_pvc(const struct json *dgd, const struct json *claims)
 enum { PLAN_HASH_SIZE = 65 };
 void plan_spec_hash(const struct json *object, char ret_hex[PLAN_HASH_SIZE]);
 
+/* Whether this service is a Frontend whose image we replace by ours. */
+bool plan_is_our_frontend(const struct plan_config *config, const struct json *service);
 /*
- * Whether a change of this service's routing variables reaches its pods without a new pod: it is a
- * Frontend of a graph and runs our image.
+ * Whether a change of its routing variables reaches its pods without a new pod: they run our image,
+ * under the account that may watch the ConfigMap.
  */
 bool plan_is_live_frontend(const struct plan_config *config, const struct json *service);
 /* Whether this variable is one that the live configuration carries. */

@@ -274,6 +274,12 @@ static void who_is_a_live_frontend(void **state)
         {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"command\":"
          "[\"/my-proxy\"]}}}",
          false},
+        /* nobody may watch the ConfigMap */
+        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"serviceAccountName\":\"mine\"}}",
+         false},
+        {"{\"componentType\":\"frontend\",\"annotations\":{"
+         "\"nvidia.com/dynamo-discovery-backend\":\"etcd\"}}",
+         false},
     };
     const struct plan_config never = {.frontend_image = "i",
                                       .frontend_override = PLAN_OVERRIDE_NEVER};

@@ -38,9 +38,9 @@ void component_init(struct component *c, const struct plan_config *config,
         .model = service_model(spec),
         .kubernetes_discovery =
             plan_uses_kubernetes_discovery(config, json_get(spec, "annotations")),
-        .is_ours = plan_is_live_frontend(config, spec),
+        .is_ours = plan_is_our_frontend(config, spec),
+        .is_live = graph && plan_is_live_frontend(config, spec),
     };
-    c->is_live = c->is_ours && graph;
     c->dynamo_namespace =
         ns && ns[0] ? xstrdup(ns)
                     : graph_dynamo_namespace(spec, c->ns, graph ? graph : c->name);

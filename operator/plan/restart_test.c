@@ -26,7 +26,8 @@ static struct json *components(const struct seen seen[3])
         AUTO(mem_free) char *name = xasprintf("g-%c", 'a' + i);
         AUTO(mem_free) char *text = xasprintf(
             "{\"metadata\":{\"generation\":2},\"spec\":{\"annotations\":{%s%s%s}},\"status\":{"
-            "\"observedGeneration\":2,\"conditions\":[{\"type\":\"Available\",\"status\":\"%s\"}]}}",
+            "\"observedGeneration\":2,\"conditions\":[{\"type\":\"Available\","
+            "\"status\":\"%s\"}]}}",
             seen[i].mark[0] ? "\"nvidia.com/restartAt\":\"" : "", seen[i].mark,
             seen[i].mark[0] ? "\"" : "", seen[i].ready ? "True" : "False");
 

@@ -7,6 +7,7 @@
 #include "operator/api/graph.h"
 #include "operator/plan/framework.h"
 #include "operator/plan/merge.h"
+#include "operator/plan/names.h"
 #include "operator/plan/object.h"
 
 bool plan_is_routing_variable(const char *name)
@@ -26,7 +27,7 @@ bool plan_is_routing_variable(const char *name)
     return false;
 }
 
-bool plan_is_live_frontend(const struct plan_config *config, const struct json *service)
+bool plan_is_our_frontend(const struct plan_config *config, const struct json *service)
 {
     const struct json *main = json_path(service, "extraPodSpec", "mainContainer", NULL);
     bool has_command = json_len(json_get(main, "command")) > 0;
@@ -45,6 +46,14 @@ bool plan_is_live_frontend(const struct plan_config *config, const struct json *
         json_add(json_need_array(as_run, "command"), json_new_cstr("python3"));
     json_set(as_run, "args", json_dup(json_get(main, "args")));
     return framework_runs_module(as_run, "dynamo.frontend");
+}
+
+bool plan_is_live_frontend(const struct plan_config *config, const struct json *service)
+{
+    const char *account = json_get_cstr(json_get(service, "extraPodSpec"), "serviceAccountName");
+
+    return plan_is_our_frontend(config, service) && !(account && account[0]) &&
+           plan_uses_kubernetes_discovery(config, json_get(service, "annotations"));
 }
 
 struct json *routing_user_env(const struct json *spec)
