@@ -6,6 +6,7 @@
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
 #include "lib/base/mem.h"
+#include "router/token/newer.h"
 #include "router/token/regex.h"
 #include "router/token/utf8.h"
 
@@ -216,6 +217,7 @@ void split_work_done(struct split_work *w)
     free(w->next.ptr);
     buf_done(&w->text);
     buf_done(&w->rewritten);
+    buf_done(&w->matched);
     *w = (struct split_work){0};
 }
 
@@ -389,6 +391,7 @@ static struct str rewrite(const struct split_step *step, struct split_work *w, s
 int split_run(const struct split *sp, struct split_work *w, struct regex_scratch *scratch,
               struct str text, bool at_start, struct str *ret_text)
 {
+    struct str matched = newer_replaced(text, &w->matched);
     int r = 0;
 
     w->spans.len = w->next.len = 0;
@@ -396,10 +399,12 @@ int split_run(const struct split *sp, struct split_work *w, struct regex_scratch
     for (size_t i = 0; r == 0 && i < sp->n_steps; i++) {
         const struct split_step *step = &sp->steps[i];
 
-        if (step->kind != SPLIT_REGEX)
+        if (step->kind != SPLIT_REGEX) {
             text = rewrite(step, w, text, at_start);
+            matched = newer_replaced(text, &w->matched);
+        }
         if (step->regex)
-            r = run_regex(step, w, scratch, text);
+            r = run_regex(step, w, scratch, matched);
     }
     if (r == 0)
         *ret_text = text;

@@ -67,6 +67,7 @@ struct split_spans {
 struct split_work {
     struct split_spans spans, next; /* spans: the words found by the last run */
     struct buf text, rewritten;
+    struct buf matched; /* what patterns see in place of the text, see newer.h */
 };
 
 void split_work_done(struct split_work *w);
