@@ -229,12 +229,15 @@ static int write_json(const struct json *result, const char *path, struct err *e
     return ok ? 0 : err_set(e, -EIO, "write '%s' failed", path);
 }
 
+/* Of a schedule that the server could not keep up with, or prompts that it need not see. */
 static void add_replay_counts(const struct bench_run *b, struct json *result)
 {
     if (!b->replay)
         return;
     (void)json_set_i64(result, "late", (int64_t)replay_late(b->replay));
     (void)json_set_i64(result, "left_out", (int64_t)replay_left_out(b->replay));
+    printf("  %-20s %14" PRIu64 "\n", "sent late", replay_late(b->replay));
+    printf("  %-20s %14" PRIu64 "\n", "left out", replay_left_out(b->replay));
 }
 
 int bench_run_report(struct bench_run *b, struct err *e)
@@ -243,8 +246,8 @@ int bench_run_report(struct bench_run *b, struct err *e)
 
     score_stop(b->score, clock_now_ns());
     result = score_to_json(b->score, b->conf->label);
-    add_replay_counts(b, result);
     score_print_table(stdout, (struct json *const[]){result}, 1);
+    add_replay_counts(b, result);
     JSON_FOREACH (kind, json_get(result, "failures_by_kind")) {
         int64_t n = 0;
 
