@@ -129,7 +129,7 @@ static void teardown(void)
 struct client {
     struct tcp *tcp;
     struct buf got;
-    int reads;
+    int reads, error;
     bool closed;
 };
 
@@ -145,7 +145,7 @@ static void client_closed(void *arg, int error)
 {
     struct client *c = arg;
 
-    (void)error;
+    c->error = error;
     c->closed = true;
     c->tcp = tcp_close(c->tcp);
 }
@@ -424,6 +424,29 @@ static void test_refusal_is_seen_behind_a_large_body(void **state)
     client_open(&c, buf_str(&b));
     RUN_UNTIL(c.closed);
     assert_true(got(&c, " 413 Payload Too Large"));
+    assert_int_equal(c.error, 0); /* no reset, which could overtake the answer */
+    client_close(&c);
+    teardown();
+}
+
+static void stays_open(void *arg)
+{
+    (void)arg;
+}
+
+static void test_a_refused_client_may_not_stay(void **state)
+{
+    static const struct tcp_handlers h = {
+        .received = client_received, .peer_done = stays_open, .closed = client_closed};
+    struct client c;
+
+    (void)state;
+    setup(conf_default());
+    client_open(&c, STR("rubbish\r\n\r\n"));
+    tcp_set_handlers(c.tcp, &h, &c);
+    RUN_UNTIL(got(&c, " 400 Bad Request"));
+    assert_int_equal(http_server_connections(server), 1); /* we could still be sending */
+    RUN_UNTIL(http_server_connections(server) == 0);
     client_close(&c);
     teardown();
 }
@@ -704,10 +727,11 @@ int main(void)
                     T(test_pipelined_requests_are_answered_in_order),
                     T(test_a_pipeline_is_not_read_without_end), T(test_errors_that_no_handler_sees),
                     T(test_heads_too_large), T(test_refusal_is_seen_behind_a_large_body),
-                    T(test_on_error_shapes_refusals), T(test_expect_continue),
-                    T(test_a_client_that_leaves_is_noticed), T(test_abort_breaks_the_stream),
-                    T(test_back_pressure), T(test_too_many_connections),
-                    T(test_stalling_clients_are_let_go), T(test_a_slow_answer_is_not_a_stall),
-                    T(test_stop_lets_exchanges_end), T(test_stop_of_an_idle_server),
-                    T(test_free_tells_the_handlers), T(test_port_in_use));
+                    T(test_a_refused_client_may_not_stay), T(test_on_error_shapes_refusals),
+                    T(test_expect_continue), T(test_a_client_that_leaves_is_noticed),
+                    T(test_abort_breaks_the_stream), T(test_back_pressure),
+                    T(test_too_many_connections), T(test_stalling_clients_are_let_go),
+                    T(test_a_slow_answer_is_not_a_stall), T(test_stop_lets_exchanges_end),
+                    T(test_stop_of_an_idle_server), T(test_free_tells_the_handlers),
+                    T(test_port_in_use));
 }

@@ -55,6 +55,7 @@ static void test_reading(void **state)
         {"data:  a\n\n", "| a|;"},
         {"data: a\r\n\r\n", "|a|;"},
         {"data: a\r\r", "|a|;"},
+        {"data: a\r\ndata: b\r\n\r\n", "|a\nb|;"},
         {"data: a\r\n\ndata: b\r\r\n", "|a|;|b|;"},
         {"data: a\ndata: b\ndata\n\n", "|a\nb\n|;"},
         {"data\n\n", "||;"},
