@@ -27,6 +27,11 @@ struct kv_intake {
     bool dump; /* what is read now is an answer, whose ids mean nothing */
 };
 
+/* Events are handed to the index as they were read. */
+_Static_assert(sizeof(struct prefix_block) == sizeof(struct kv_block) &&
+                   offsetof(struct prefix_block, local) == offsetof(struct kv_block, tokens_hash),
+               "same layout");
+
 /* --- events ------------------------------------------------------------------------------------
  */
 
@@ -56,7 +61,6 @@ static int apply(struct kv_intake *k, const struct kv_event *ev)
 
     switch (ev->kind) {
     case KV_STORED:
-        _Static_assert(sizeof(struct prefix_block) == sizeof(struct kv_block), "same layout");
         return scheduler_store(s, w, ev->parent_hash.set ? &ev->parent_hash.v : NULL,
                                (const struct prefix_block *)(const void *)ev->blocks, ev->n_blocks);
     case KV_REMOVED:
