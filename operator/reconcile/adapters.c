@@ -55,8 +55,8 @@ static int follow(struct apply *a, const struct json *adapter, bool *scaled, str
 
 int adapters_follow(struct apply *a, struct err *e)
 {
-    AUTO(json_free) struct json *adapters =
-        cache_get_owned(a->rc->cache, &KIND_DGDSA, object_uid(a->owner));
+    AUTO(json_free)
+    struct json *adapters = cache_get_owned(a->rc->cache, &KIND_DGDSA, object_uid(a->owner));
     bool any = false;
 
     JSON_FOREACH (adapter, adapters) {
