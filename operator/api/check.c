@@ -103,8 +103,9 @@ static void check_endpoint_picker(const struct json *service, const char *path,
     bool has_inline = json_is_object(json_get(conf, "config"));
 
     if (service_nodes(service) > 1)
-        report(out, xstrdup(path), ": EPP component cannot be multinode (multinode field must be "
-                                   "nil or nodeCount must be 1)");
+        report(out, xstrdup(path),
+               ": EPP component cannot be multinode (multinode field must be "
+               "nil or nodeCount must be 1)");
     if (service_replicas(service) != 1)
         report(out, xstrdup(path),
                ": EPP component must have exactly 1 replica (found %lld replicas)",
@@ -141,9 +142,10 @@ static void check_name_length(const struct json *dgd, const char *name, const st
     size_t graph_len = strlen(graph), len = strlen(name);
     size_t total = graph_len + len + (multinode ? len + strlen("-ldr") : 0);
     AUTO(mem_free) char *lower = graph_child_name("", name);
-    AUTO(mem_free) char *suffix =
-        multinode ? xasprintf(" + service name with role suffix (e.g., '%s-ldr')", lower + 1)
-                  : xstrdup("");
+    AUTO(mem_free)
+    char *suffix = multinode
+                       ? xasprintf(" + service name with role suffix (e.g., '%s-ldr')", lower + 1)
+                       : xstrdup("");
 
     if (total <= NAME_LIMIT)
         return;
@@ -333,8 +335,8 @@ void check_graph_warnings(const struct json *dgd, struct problems *out)
     JSON_FOREACH (service, graph_services(dgd)) {
         const char *name = json_key(service);
         const char *ns = json_get_cstr(service, "dynamoNamespace");
-        AUTO(mem_free) char *actual =
-            graph_dynamo_namespace(service, object_namespace(dgd), object_name(dgd));
+        AUTO(mem_free)
+        char *actual = graph_dynamo_namespace(service, object_namespace(dgd), object_name(dgd));
 
         if (ns && ns[0])
             report(out, xasprintf("spec.services[%s].dynamoNamespace", name),

@@ -57,8 +57,8 @@ static void test_graph_rules(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        AUTO(mem_free) char *dgd =
-            xasprintf("{\"metadata\":{\"name\":\"g\"},\"spec\":%s}", cases[i].spec);
+        AUTO(mem_free)
+        char *dgd = xasprintf("{\"metadata\":{\"name\":\"g\"},\"spec\":%s}", cases[i].spec);
 
         expect_problems(check_graph, dgd, cases[i].want);
     }
@@ -74,7 +74,7 @@ static void test_update_rules(void **state)
         const char *want;
     } cases[] = {
         {"{\"services\":{\"A\":{\"replicas\":3}}}", operator_user, ""},
-        {"{\"services\":{\"A\":{\"replicas\":3}}}", 
+        {"{\"services\":{\"A\":{\"replicas\":3}}}",
          "system:serviceaccount:x:planner-serviceaccount", ""},
         {"{\"services\":{\"A\":{\"replicas\":3}}}", "planner-serviceaccount",
          "spec.services[A].replicas cannot be modified directly when scaling adapter is enabled; "
@@ -88,7 +88,8 @@ static void test_update_rules(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        AUTO(json_free) struct json *old =
+        AUTO(json_free)
+        struct json *old =
             parse("{\"spec\":{\"services\":{\"A\":{\"scalingAdapter\":{\"enabled\":true}},"
                   "\"B\":{}}}}");
         AUTO(json_free) struct json *new = json_dup(old);
@@ -108,7 +109,7 @@ static void test_update_rules(void **state)
 /* Rules of which we know a better one. */
 static bool differs_on_purpose(const char *rule)
 {
-    return strcmp(rule, "two errors at once") == 0 ||        /* we report both */
+    return strcmp(rule, "two errors at once") == 0 ||      /* we report both */
            strcmp(rule, "origin version not semver") == 0; /* we neither write nor read it */
 }
 

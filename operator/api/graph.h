@@ -28,9 +28,9 @@
 const char *object_name(const struct json *object) __attribute__((returns_nonnull));
 const char *object_namespace(const struct json *object) __attribute__((returns_nonnull));
 const char *object_uid(const struct json *object) __attribute__((returns_nonnull));
-int64_t object_generation(const struct json *object);      /* 0 when absent */
-bool object_is_deleted(const struct json *object);         /* has a deletionTimestamp */
-const char *object_label(const struct json *object, const char *key);      /* may be NULL */
+int64_t object_generation(const struct json *object);                 /* 0 when absent */
+bool object_is_deleted(const struct json *object);                    /* has a deletionTimestamp */
+const char *object_label(const struct json *object, const char *key); /* may be NULL */
 const char *object_annotation(const struct json *object, const char *key); /* may be NULL */
 
 /* spec.services of a DynamoGraphDeployment; NULL when there are none. */
@@ -54,7 +54,7 @@ void graph_model_hash(const char *model, char ret_hash[GRAPH_MODEL_HASH_SIZE]);
 int64_t service_replicas(const struct json *service); /* absent is 1 */
 const char *service_type(const struct json *service) __attribute__((returns_nonnull)); /* or "" */
 bool service_is_frontend(const struct json *service);
-bool service_is_worker(const struct json *service); /* worker, prefill or decode */
-int64_t service_nodes(const struct json *service);  /* nodes of one replica, 1 unless multinode */
+bool service_is_worker(const struct json *service);   /* worker, prefill or decode */
+int64_t service_nodes(const struct json *service);    /* nodes of one replica, 1 unless multinode */
 bool service_has_adapter(const struct json *service); /* scalingAdapter.enabled */
 const char *service_model(const struct json *service); /* modelRef.name; may be NULL */

@@ -31,9 +31,9 @@ struct json *adapter_status(const struct json *adapter, const char *scaled_at)
     const struct json *present = json_get(adapter, "status");
     const char *graph = json_get_cstr(json_path(adapter, "spec", "dgdRef", NULL), "name");
     struct json *status = json_is_object(present) ? json_dup(present) : json_new_object();
-    AUTO(mem_free) char *selector =
-        xasprintf(GRAPH_LABEL_GRAPH "=%s," GRAPH_LABEL_COMPONENT "=%s", graph ? graph : "",
-                  service_of(adapter));
+    AUTO(mem_free)
+    char *selector = xasprintf(GRAPH_LABEL_GRAPH "=%s," GRAPH_LABEL_COMPONENT "=%s",
+                               graph ? graph : "", service_of(adapter));
     int64_t replicas = 0;
 
     (void)json_get_i64(json_get(adapter, "spec"), "replicas", &replicas);

@@ -46,7 +46,8 @@ static void an_adapter_serves_autoscalers(void **state)
 {
     AUTO(json_free) struct json *scale = parse(adapter);
     AUTO(json_free) struct json *status = adapter_status(scale, NULL);
-    AUTO(json_free) struct json *want =
+    AUTO(json_free)
+    struct json *want =
         parse("{\"replicas\":4,\"selector\":\"nvidia.com/dynamo-graph-deployment-name=g,"
               "nvidia.com/dynamo-component=W\"}");
     AUTO(json_free) struct json *scaled = NULL;

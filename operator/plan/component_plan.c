@@ -63,8 +63,7 @@ static struct json *strategy_of(const struct component *c)
     return strategy;
 }
 
-static void add_deployment(struct object_set *out, const struct component *c,
-                           struct json *template)
+static void add_deployment(struct object_set *out, const struct component *c, struct json *template)
 {
     struct json *deployment =
         object_set_add(out, &KIND_DEPLOYMENT, component_object(c, &KIND_DEPLOYMENT));
@@ -164,8 +163,8 @@ static char *ingress_host(const struct component *c, const struct json *ingress)
 static void add_ingress_rule(const struct component *c, struct json *spec, const char *host)
 {
     struct json *rule = json_add(json_need_array(spec, "rules"), json_new_object());
-    struct json *path = json_add(json_need_array(json_need_object(rule, "http"), "paths"),
-                                 json_new_object());
+    struct json *path =
+        json_add(json_need_array(json_need_object(rule, "http"), "paths"), json_new_object());
     struct json *backend = json_need_object(json_need_object(path, "backend"), "service");
     const char *port_name;
 

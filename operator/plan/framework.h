@@ -16,5 +16,5 @@ bool framework_runs_module(const struct json *container, const char *module);
 /*
  * *ret is what the spec names, else what the command shows, else NULL; -EINVAL when they differ.
  */
-MUST_CHECK int framework_of(const char **ret, const struct json *spec,
-                            const struct json *container, struct err *e);
+MUST_CHECK int framework_of(const char **ret, const struct json *spec, const struct json *container,
+                            struct err *e);

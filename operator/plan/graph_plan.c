@@ -33,8 +33,7 @@ static void plan_pvcs(struct object_set *out, const struct json *dgd)
 
         if (!graph_pvc_is_created(pvc) || !is_given(name) || !is_given(mode))
             continue;
-        claim = object_set_add(out, &KIND_PVC,
-                               object_new(&KIND_PVC, object_namespace(dgd), name));
+        claim = object_set_add(out, &KIND_PVC, object_new(&KIND_PVC, object_namespace(dgd), name));
         out->at[out->n - 1].create_only = true;
         object_put_owner(claim, &KIND_DGD, dgd);
         spec = json_set(claim, "spec", json_new_object());
@@ -57,8 +56,7 @@ const char *graph_missing_pvc(const struct json *dgd, const struct json *claims)
 }
 
 /* Its owner after creation is whoever scales, so that an autoscaler's decision is never undone. */
-static void plan_adapter(struct object_set *out, const struct json *dgd,
-                         const struct json *service)
+static void plan_adapter(struct object_set *out, const struct json *dgd, const struct json *service)
 {
     const char *key = json_key(service);
     AUTO(mem_free) char *name = graph_child_name(object_name(dgd), key);
@@ -66,8 +64,8 @@ static void plan_adapter(struct object_set *out, const struct json *dgd,
 
     if (!service_has_adapter(service))
         return;
-    adapter = object_set_add(out, &KIND_DGDSA,
-                             object_new(&KIND_DGDSA, object_namespace(dgd), name));
+    adapter =
+        object_set_add(out, &KIND_DGDSA, object_new(&KIND_DGDSA, object_namespace(dgd), name));
     out->at[out->n - 1].create_only = true;
     object_put_label(adapter, GRAPH_LABEL_COMPONENT, key);
     object_put_label(adapter, GRAPH_LABEL_GRAPH, object_name(dgd));
@@ -169,8 +167,8 @@ static void plan_planner_account(struct object_set *out, const struct plan_confi
         return;
     add_rbac_object(out, &KIND_SERVICE_ACCOUNT, ns, PLANNER_ACCOUNT, PLANNER_ACCOUNT);
     out->at[out->n - 1].create_only = true;
-    binding = add_rbac_object(out, &KIND_ROLE_BINDING, ns, PLANNER_ACCOUNT "-binding",
-                              PLANNER_ACCOUNT);
+    binding =
+        add_rbac_object(out, &KIND_ROLE_BINDING, ns, PLANNER_ACCOUNT "-binding", PLANNER_ACCOUNT);
     out->at[out->n - 1].create_only = true;
     put_binding(binding, "ClusterRole", config->planner_cluster_role, PLANNER_ACCOUNT);
 }
@@ -218,8 +216,8 @@ static struct json *component_spec(const struct plan_config *config, const struc
     const char *key = json_key(service);
     const char *framework = json_get_cstr(json_get(dgd, "spec"), "backendFramework");
     const struct json *graph_env = json_path(dgd, "spec", "envs", NULL);
-    AUTO(mem_free) char *ns = graph_dynamo_namespace(service, object_namespace(dgd),
-                                                     object_name(dgd));
+    AUTO(mem_free)
+    char *ns = graph_dynamo_namespace(service, object_namespace(dgd), object_name(dgd));
     struct json *spec = json_is_object(service) ? compact_copy(service) : json_new_object();
     AUTO(json_free) struct json *env = json_new_array();
 

@@ -22,9 +22,9 @@ struct json *json_constant(const char *text)
 
 struct json *object_new(const struct kube_kind *kind, const char *ns, const char *name)
 {
-    AUTO(mem_free) char *api_version = kind->group[0]
-                                           ? xasprintf("%s/%s", kind->group, kind->version)
-                                           : xstrdup(kind->version);
+    AUTO(mem_free)
+    char *api_version =
+        kind->group[0] ? xasprintf("%s/%s", kind->group, kind->version) : xstrdup(kind->version);
     struct json *object = json_new_object();
     struct json *metadata;
 
@@ -69,8 +69,8 @@ void object_add_annotations(struct json *object, const struct json *map)
 void object_put_owner(struct json *object, const struct kube_kind *kind, const struct json *owner)
 {
     AUTO(mem_free) char *api_version = xasprintf("%s/%s", kind->group, kind->version);
-    struct json *list = json_set(json_need_object(object, "metadata"), "ownerReferences",
-                                 json_new_array());
+    struct json *list =
+        json_set(json_need_object(object, "metadata"), "ownerReferences", json_new_array());
     struct json *ref = json_add(list, json_new_object());
 
     json_set_cstr(ref, "apiVersion", api_version);
@@ -112,8 +112,7 @@ struct object_set *object_set_free(struct object_set *s)
     return NULL;
 }
 
-struct json *object_set_add(struct object_set *s, const struct kube_kind *kind,
-                            struct json *object)
+struct json *object_set_add(struct object_set *s, const struct kube_kind *kind, struct json *object)
 {
     if (s->n == s->cap) {
         s->cap = s->cap ? 2 * s->cap : 8;

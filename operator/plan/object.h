@@ -17,7 +17,6 @@ void object_put_annotation(struct json *object, const char *key, const char *val
 void object_add_labels(struct json *object, const struct json *map);
 void object_add_annotations(struct json *object, const struct json *map);
 /* One controller owner reference to @owner, with its uid when it has one. */
-void object_put_owner(struct json *object, const struct kube_kind *kind,
-                      const struct json *owner);
+void object_put_owner(struct json *object, const struct kube_kind *kind, const struct json *owner);
 /* A constant of ours as a tree; text that does not parse is our bug. Owned. */
 struct json *json_constant(const char *text) __attribute__((returns_nonnull));

@@ -39,7 +39,7 @@ struct plan_config {
     const char *ingress_class;
     const char *ingress_host_suffix; /* "local" when NULL */
     const char *ingress_tls_secret;
-    const char *frontend_image; /* our image; NULL overrides nothing */
+    const char *frontend_image;       /* our image; NULL overrides nothing */
     const char *frontend_pull_policy; /* of our image where it replaces another */
     enum plan_override frontend_override;
     /* ClusterRole of planners; without it graphs with a planner get no account for it. */

@@ -25,11 +25,11 @@ static struct json *parse(const char *text)
 /* A graph "g" in namespace "ns" with one service. */
 static struct json *graph_of(const char *service_name, const char *service)
 {
-    AUTO(mem_free) char *text =
-        xasprintf("{\"metadata\":{\"name\":\"g\",\"namespace\":\"ns\",\"uid\":\"u1\","
-                  "\"generation\":7},"
-                  "\"spec\":{\"services\":{\"%s\":%s}}}",
-                  service_name, service);
+    AUTO(mem_free)
+    char *text = xasprintf("{\"metadata\":{\"name\":\"g\",\"namespace\":\"ns\",\"uid\":\"u1\","
+                           "\"generation\":7},"
+                           "\"spec\":{\"services\":{\"%s\":%s}}}",
+                           service_name, service);
 
     return parse(text);
 }
@@ -89,8 +89,7 @@ static void user_settings_go_over_defaults(void **state)
         {"{}", "command", "[\"/bin/sh\",\"-c\"]"},
         {"{\"componentType\":\"frontend\"}", "args", "[\"-m\",\"dynamo.frontend\"]"},
         {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"args\":[]}}}",
-         "args",
-         "[\"-m\",\"dynamo.frontend\"]"},
+         "args", "[\"-m\",\"dynamo.frontend\"]"},
         {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{"
          "\"command\":[\"x\"]}}}",
          "args", "[\"-m\",\"dynamo.frontend\"]"},
@@ -118,8 +117,7 @@ static void user_settings_go_over_defaults(void **state)
         {"{\"resources\":{\"limits\":{\"gpu\":\"2\",\"gpuType\":\"x/y\","
          "\"custom\":{\"a/b\":\"1\"}},"
          "\"claims\":[{\"name\":\"c\"}]}}",
-         "resources",
-         "{\"limits\":{\"a/b\":\"1\",\"x/y\":\"2\"},\"claims\":[{\"name\":\"c\"}]}"},
+         "resources", "{\"limits\":{\"a/b\":\"1\",\"x/y\":\"2\"},\"claims\":[{\"name\":\"c\"}]}"},
         {"{\"sharedMemory\":{\"disabled\":true}}", "volumeMounts", "null"},
     };
 
@@ -137,11 +135,12 @@ static void user_settings_go_over_defaults(void **state)
 
 static void pod_settings_pass_through(void **state)
 {
-    AUTO(json_free) struct json *pod = pod_of(
-        &plain, "{\"extraPodSpec\":{\"hostNetwork\":false,\"nodeSelector\":{\"a\":\"b\"},"
-                "\"terminationGracePeriodSeconds\":5,\"securityContext\":{},"
-                "\"serviceAccountName\":\"mine\",\"containers\":[{\"name\":\"side\"}],"
-                "\"volumes\":[{\"name\":\"v\"}],\"mainContainer\":{\"image\":\"i\"}}}");
+    AUTO(json_free)
+    struct json *pod =
+        pod_of(&plain, "{\"extraPodSpec\":{\"hostNetwork\":false,\"nodeSelector\":{\"a\":\"b\"},"
+                       "\"terminationGracePeriodSeconds\":5,\"securityContext\":{},"
+                       "\"serviceAccountName\":\"mine\",\"containers\":[{\"name\":\"side\"}],"
+                       "\"volumes\":[{\"name\":\"v\"}],\"mainContainer\":{\"image\":\"i\"}}}");
 
     (void)state;
     json_del(pod, "containers");
@@ -159,7 +158,8 @@ static const char *env_value(const struct json *container, const char *name)
 
 static void environment_has_its_precedence_and_order(void **state)
 {
-    AUTO(json_free) struct json *pod =
+    AUTO(json_free)
+    struct json *pod =
         pod_of(&plain, "{\"componentType\":\"worker\",\"envs\":["
                        "{\"name\":\"Z\",\"value\":\"2\"},"
                        "{\"name\":\"NATS_SERVER\",\"value\":\"nats://$(Z)\"}],"
@@ -181,7 +181,8 @@ static void environment_has_its_precedence_and_order(void **state)
 
 static void accounts_and_pull_secrets(void **state)
 {
-    AUTO(json_free) struct json *secrets =
+    AUTO(json_free)
+    struct json *secrets =
         parse("{\"b\":[\"reg.io\"],\"a\":[\"https://reg.io/v2/\"],\"c\":[\"other.io\"]}");
     const struct plan_inputs inputs = {.pull_secrets = secrets, .component_account = "acc"};
     const struct plan_config etcd = {.discovery_backend = "etcd"};
@@ -199,9 +200,12 @@ static void accounts_and_pull_secrets(void **state)
 static void images_name_their_registry(void **state)
 {
     static const char *const cases[][2] = {
-        {"python:3", "docker.io"},        {"library/python", "docker.io"},
-        {"reg.io/a/b:1", "reg.io"},       {"localhost/a", "localhost"},
-        {"host:5000/a@sha256:x", "host:5000"}, {"", "docker.io"},
+        {"python:3", "docker.io"},
+        {"library/python", "docker.io"},
+        {"reg.io/a/b:1", "reg.io"},
+        {"localhost/a", "localhost"},
+        {"host:5000/a@sha256:x", "host:5000"},
+        {"", "docker.io"},
     };
     static const char *const keys[][2] = {
         {"https://index.docker.io/v1/", "docker.io"},
@@ -299,8 +303,7 @@ static void routing_travels_in_a_config_map(void **state)
     AUTO(json_free) struct json *dgd = graph_of("Frontend", kv_frontend);
     AUTO(object_set_free) struct object_set *set = graph_plan(&with_image, &nothing, dgd);
     const struct planned *map = object_set_find(set, &KIND_CONFIG_MAP, "g-frontend-routing");
-    const struct planned *role =
-        object_set_find(set, &KIND_ROLE, "g-k8s-service-discovery-role");
+    const struct planned *role = object_set_find(set, &KIND_ROLE, "g-k8s-service-discovery-role");
 
     (void)state;
     assert_non_null(map);
@@ -315,10 +318,10 @@ static void routing_travels_in_a_config_map(void **state)
 
 static void the_generation_moves_with_the_data_only(void **state)
 {
-    AUTO(json_free) struct json *present =
-        parse("{\"g-frontend-routing\":{\"metadata\":{\"annotations\":"
-              "{\"commutator.dev/routing-generation\":\"3\"}},\"data\":"
-              "{\"DYN_ROUTER_MODE\":\"kv\",\"DYN_KV_EVENTS\":\"false\"}}}");
+    AUTO(json_free)
+    struct json *present = parse("{\"g-frontend-routing\":{\"metadata\":{\"annotations\":"
+                                 "{\"commutator.dev/routing-generation\":\"3\"}},\"data\":"
+                                 "{\"DYN_ROUTER_MODE\":\"kv\",\"DYN_KV_EVENTS\":\"false\"}}}");
     const struct plan_inputs inputs = {.routing = present};
     AUTO(json_free) struct json *dgd = graph_of("Frontend", kv_frontend);
     AUTO(object_set_free) struct object_set *same = graph_plan(&with_image, &inputs, dgd);
@@ -341,10 +344,11 @@ static void the_generation_moves_with_the_data_only(void **state)
 /* The point of it all: another mode, the same pod template. */
 static void a_flip_leaves_the_template_alone(void **state)
 {
-    AUTO(json_free) struct json *dgd = graph_of("Frontend", kv_frontend);
-    AUTO(json_free) struct json *before =
+    AUTO(json_free)
+    struct json *before =
         child_of(&with_image, &nothing, "Frontend", kv_frontend, &KIND_DEPLOYMENT);
-    AUTO(json_free) struct json *after =
+    AUTO(json_free)
+    struct json *after =
         child_of(&with_image, &nothing, "Frontend",
                  "{\"componentType\":\"frontend\",\"envs\":[{\"name\":\"DYN_ROUTER_MODE\","
                  "\"value\":\"round-robin\"},{\"name\":\"DYN_LOG\",\"value\":\"info\"}],"
@@ -399,7 +403,8 @@ static void blocked_graphs_say_why(void **state)
 
 static void claims_that_must_exist(void **state)
 {
-    AUTO(json_free) struct json *dgd =
+    AUTO(json_free)
+    struct json *dgd =
         parse("{\"metadata\":{\"name\":\"g\",\"namespace\":\"ns\"},\"spec\":{\"pvcs\":["
               "{\"name\":\"mine\",\"create\":true,\"size\":\"1Gi\",\"storageClass\":\"s\","
               "\"volumeAccessMode\":\"ReadWriteMany\"},{\"name\":\"given\"},"
@@ -436,20 +441,24 @@ static void hashes_follow_the_content(void **state)
 static void holes_are_skipped(void **state)
 {
     static const char *const services[] = {
-        "null", "1", "[]",
-        "{\"envs\":[{}],\"volumeMounts\":[{}],\"extraPodSpec\":{\"mainContainer\":7}}",
-        "{\"extraPodSpec\":{\"mainContainer\":{\"env\":[1,{\"name\":2}],\"command\":\"x\"}},"
-        "\"componentType\":\"frontend\",\"ingress\":{\"enabled\":true,"
-        "\"ingressControllerClassName\":\"n\"}}",
-        "{\"resources\":{\"limits\":3,\"requests\":{\"custom\":[1]}},\"annotations\":{\"a\":1},"
-        "\"labels\":[],\"modelRef\":{\"name\":\"m\"},\"componentType\":\"worker\"}"};
+        "null",
+        "1",
+        "[]",
+        ("{\"envs\":[{}],\"volumeMounts\":[{}],\"extraPodSpec\":{\"mainContainer\":7}}"),
+        ("{\"extraPodSpec\":{\"mainContainer\":{\"env\":[1,{\"name\":2}],\"command\":\"x\"}},"
+         "\"componentType\":\"frontend\",\"ingress\":{\"enabled\":true,"
+         "\"ingressControllerClassName\":\"n\"}}"),
+        ("{\"resources\":{\"limits\":3,\"requests\":{\"custom\":[1]}},\"annotations\":{\"a\":1},"
+         "\"labels\":[],\"modelRef\":{\"name\":\"m\"},\"componentType\":\"worker\"}"),
+    };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(services); i++) {
         AUTO(json_free) struct json *dgd = graph_of("S", services[i]);
         AUTO(object_set_free) struct object_set *set = graph_plan(&with_image, &nothing, dgd);
         const struct planned *dcd = object_set_find(set, &KIND_DCD, "g-s");
-        AUTO(object_set_free) struct object_set *children =
+        AUTO(object_set_free)
+        struct object_set *children =
             component_plan(&with_image, &nothing, dcd ? dcd->object : dgd);
 
         assert_true(children->n > 0 || children->blocked);

@@ -42,8 +42,7 @@ void component_init(struct component *c, const struct plan_config *config,
         .is_live = graph && plan_is_live_frontend(config, spec),
     };
     c->dynamo_namespace =
-        ns && ns[0] ? xstrdup(ns)
-                    : graph_dynamo_namespace(spec, c->ns, graph ? graph : c->name);
+        ns && ns[0] ? xstrdup(ns) : graph_dynamo_namespace(spec, c->ns, graph ? graph : c->name);
 }
 
 void component_done(struct component *c)
@@ -141,7 +140,7 @@ static struct json *main_container(const struct component *c)
 {
     static const char *const probes[] = {"livenessProbe", "readinessProbe"};
     const struct json *user = json_path(c->spec, "extraPodSpec", "mainContainer", NULL);
-    struct json *container = pod_default_container(service_type(c->spec));
+    struct json *container = pod_default_container(c->spec);
 
     json_set_cstr(container, "name", "main");
     merge_container(container, user);
@@ -249,8 +248,8 @@ static const char *account_of(const struct component *c, const struct json *user
 
 static void put_account(const struct component *c, struct json *pod, const struct json *user)
 {
-    AUTO(mem_free) char *discovery =
-        xasprintf("%s" DISCOVERY_ACCOUNT_SUFFIX, c->graph ? c->graph : "");
+    AUTO(mem_free)
+    char *discovery = xasprintf("%s" DISCOVERY_ACCOUNT_SUFFIX, c->graph ? c->graph : "");
 
     json_set_cstr(pod, "serviceAccountName", account_of(c, user, discovery));
 }
@@ -285,7 +284,8 @@ static int pod_spec(struct json **ret, const struct component *c, struct err *e)
 {
     const struct json *user = json_get(c->spec, "extraPodSpec");
     AUTO(json_free) struct json *main = main_container(c);
-    AUTO(json_free) struct json *pod =
+    AUTO(json_free)
+    struct json *pod =
         json_constant("{\"restartPolicy\":\"Always\",\"terminationGracePeriodSeconds\":60}");
     struct json *containers;
     int r;
@@ -336,8 +336,8 @@ static void put_labels(const struct component *c, struct json *template)
 
 static void put_annotations(const struct component *c, struct json *template)
 {
-    const char *image = json_get_cstr(json_path(c->spec, "extraPodSpec", "mainContainer", NULL),
-                                      "image");
+    const char *image =
+        json_get_cstr(json_path(c->spec, "extraPodSpec", "mainContainer", NULL), "image");
 
     object_add_annotations(template, json_path(c->spec, "extraPodMetadata", "annotations", NULL));
     object_put_annotation(template, ANNOTATION_RESTART,

@@ -17,10 +17,10 @@ struct component {
     const struct json *spec;
     const char *ns;
     const char *name;
-    const char *graph;       /* NULL when it belongs to no DynamoGraphDeployment */
-    const char *service;     /* the graph's name for it */
-    const char *model;       /* may be NULL */
-    char *dynamo_namespace;  /* owned */
+    const char *graph;      /* NULL when it belongs to no DynamoGraphDeployment */
+    const char *service;    /* the graph's name for it */
+    const char *model;      /* may be NULL */
+    char *dynamo_namespace; /* owned */
     bool kubernetes_discovery;
     bool is_ours; /* a Frontend whose image we replace */
     bool is_live; /* and whose routing variables live in a ConfigMap */

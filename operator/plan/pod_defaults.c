@@ -7,30 +7,6 @@
 #include "operator/plan/merge.h"
 #include "operator/plan/object.h"
 
-#define PROBE(path, port, timing) \
-    "{\"httpGet\":{\"path\":\"" path "\",\"port\":\"" port "\"}," timing "}"
-#define TIMES(period, timeout, failures) \
-    "\"periodSeconds\":" #period ",\"timeoutSeconds\":" #timeout ",\"failureThreshold\":" #failures
-#define PORT(name, number) \
-    "\"ports\":[{\"name\":\"" name "\",\"containerPort\":" #number ",\"protocol\":\"TCP\"}]"
-#define SHELL "\"command\":[\"/bin/sh\",\"-c\"]"
-
-static const char frontend_container[] =
-    "{\"command\":[\"python3\"],\"args\":[\"-m\",\"dynamo.frontend\"]," PORT("http", 8000) ","
-    "\"livenessProbe\":" PROBE("/live", "http", "\"initialDelaySeconds\":15," TIMES(10, 1, 3)) ","
-    "\"readinessProbe\":" PROBE("/health", "http", "\"initialDelaySeconds\":10," TIMES(10, 3, 3))
-    "}";
-
-/* The startup probe gives a model two hours to load. */
-static const char worker_container[] =
-    "{" SHELL "," PORT("system", 9090) ","
-    "\"livenessProbe\":" PROBE("/live", "system", TIMES(5, 4, 1)) ","
-    "\"readinessProbe\":" PROBE("/health", "system", TIMES(10, 4, 3)) ","
-    "\"startupProbe\":" PROBE("/live", "system", TIMES(10, 5, 720)) "}";
-
-static const char planner_container[] = "{" SHELL "," PORT("metrics", 9085) "}";
-static const char other_container[] = "{" SHELL "}";
-
 struct variable {
     const char *name;
     const char *value;
@@ -47,29 +23,99 @@ static const struct variable worker_env[] = {
 static const struct variable planner_env[] = {{"PLANNER_PROMETHEUS_PORT", "9085"}, {0}};
 static const struct variable no_env[] = {{0}};
 
-static const struct pod_type {
-    const char *name;
-    const char *container;
-    const struct variable *env;
-} types[] = {
-    {"frontend", frontend_container, frontend_env}, {"worker", worker_container, worker_env},
-    {"prefill", worker_container, worker_env},      {"decode", worker_container, worker_env},
-    {"planner", planner_container, planner_env},
+/* A GET; all zero is no probe. Times in seconds. */
+struct probe {
+    const char *path;
+    int delay_s, period_s, timeout_s, failures;
 };
-static const struct pod_type other_type = {"", other_container, no_env};
 
-static const struct pod_type *find_type(const char *name)
+struct pod_type {
+    const char *command, *args; /* JSON; args may be NULL */
+    const char *port_name;      /* NULL: no port */
+    int port;
+    struct probe liveness, readiness, startup;
+    const struct variable *env;
+};
+
+static const char shell[] = "[\"/bin/sh\",\"-c\"]";
+
+static const struct pod_type frontend_type = {
+    .command = "[\"python3\"]",
+    .args = "[\"-m\",\"dynamo.frontend\"]",
+    .port_name = "http",
+    .port = 8000,
+    .liveness = {"/live", 15, 10, 1, 3},
+    .readiness = {"/health", 10, 10, 3, 3},
+    .env = frontend_env,
+};
+/* The startup probe gives a model two hours to load. */
+static const struct pod_type worker_type = {
+    .command = shell,
+    .port_name = "system",
+    .port = 9090,
+    .liveness = {"/live", 0, 5, 4, 1},
+    .readiness = {"/health", 0, 10, 4, 3},
+    .startup = {"/live", 0, 10, 5, 720},
+    .env = worker_env,
+};
+static const struct pod_type planner_type = {
+    .command = shell,
+    .port_name = "metrics",
+    .port = 9085,
+    .env = planner_env,
+};
+static const struct pod_type other_type = {.command = shell, .env = no_env};
+
+static const struct pod_type *find_type(const struct json *spec)
 {
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        if (strcmp(types[i].name, name) == 0)
-            return &types[i];
-    }
-    return &other_type;
+    if (service_is_worker(spec))
+        return &worker_type;
+    if (service_is_frontend(spec))
+        return &frontend_type;
+    return strcmp(service_type(spec), "planner") == 0 ? &planner_type : &other_type;
 }
 
-struct json *pod_default_container(const char *type)
+static void put_probe(struct json *container, const char *key, const struct probe *p,
+                      const char *port)
 {
-    return json_constant(find_type(type)->container);
+    struct json *probe, *get;
+
+    if (!p->path)
+        return;
+    probe = json_set(container, key, json_new_object());
+    get = json_need_object(probe, "httpGet");
+    json_set_cstr(get, "path", p->path);
+    json_set_cstr(get, "port", port);
+    if (p->delay_s)
+        json_set_i64(probe, "initialDelaySeconds", p->delay_s);
+    json_set_i64(probe, "periodSeconds", p->period_s);
+    json_set_i64(probe, "timeoutSeconds", p->timeout_s);
+    json_set_i64(probe, "failureThreshold", p->failures);
+}
+
+static void put_port(struct json *container, const struct pod_type *type)
+{
+    struct json *port = json_add(json_need_array(container, "ports"), json_new_object());
+
+    json_set_cstr(port, "name", type->port_name);
+    json_set_i64(port, "containerPort", type->port);
+    json_set_cstr(port, "protocol", "TCP");
+}
+
+struct json *pod_default_container(const struct json *spec)
+{
+    const struct pod_type *type = find_type(spec);
+    struct json *container = json_new_object();
+
+    json_set(container, "command", json_constant(type->command));
+    if (type->args)
+        json_set(container, "args", json_constant(type->args));
+    if (type->port_name)
+        put_port(container, type);
+    put_probe(container, "livenessProbe", &type->liveness, type->port_name);
+    put_probe(container, "readinessProbe", &type->readiness, type->port_name);
+    put_probe(container, "startupProbe", &type->startup, type->port_name);
+    return container;
 }
 
 static void put_given(struct json *env, const char *name, const char *value)
@@ -90,7 +136,6 @@ static void put_field(struct json *env, const char *name, const char *path)
 
 struct json *pod_default_env(const struct component *c)
 {
-    const char *type = service_type(c->spec);
     struct json *env = json_new_array();
 
     put_given(env, "NATS_SERVER", c->config->nats_address);
@@ -98,7 +143,7 @@ struct json *pod_default_env(const struct component *c)
     put_given(env, "MODEL_EXPRESS_URL", c->config->model_express_url);
     put_given(env, "PROMETHEUS_ENDPOINT", c->config->prometheus_endpoint);
     env_put_value(env, "DYN_NAMESPACE", c->dynamo_namespace);
-    env_put_value(env, "DYN_COMPONENT", type);
+    env_put_value(env, "DYN_COMPONENT", service_type(c->spec));
     if (c->graph) {
         env_put_value(env, "DYN_PARENT_DGD_K8S_NAME", c->graph);
         env_put_value(env, "DYN_PARENT_DGD_K8S_NAMESPACE", c->ns);
@@ -108,7 +153,7 @@ struct json *pod_default_env(const struct component *c)
     put_field(env, "POD_UID", "metadata.uid");
     if (c->kubernetes_discovery)
         env_put_value(env, "DYN_DISCOVERY_BACKEND", "kubernetes");
-    for (const struct variable *v = find_type(type)->env; v->name; v++)
+    for (const struct variable *v = find_type(c->spec)->env; v->name; v++)
         env_put_value(env, v->name, v->value);
     return env;
 }

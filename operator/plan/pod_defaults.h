@@ -6,7 +6,7 @@
 
 #include "operator/plan/pod.h"
 
-/* Command, ports and probes of the type; no environment. Owned. */
-struct json *pod_default_container(const char *type) __attribute__((returns_nonnull));
+/* Command, ports and probes of the component's type; no environment. Owned. */
+struct json *pod_default_container(const struct json *spec) __attribute__((returns_nonnull));
 /* Infrastructure, identity and type, weakest first. Owned. */
 struct json *pod_default_env(const struct component *c) __attribute__((returns_nonnull));

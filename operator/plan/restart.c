@@ -61,8 +61,7 @@ static const char *restart_id(const struct json *dgd)
 
 static bool is_parallel(const struct json *dgd)
 {
-    const char *type =
-        json_get_cstr(json_path(dgd, "spec", "restart", "strategy", NULL), "type");
+    const char *type = json_get_cstr(json_path(dgd, "spec", "restart", "strategy", NULL), "type");
 
     return type && strcmp(type, "Parallel") == 0;
 }
@@ -101,11 +100,9 @@ struct json *restart_status(const struct json *dgd, const struct json *component
     for (size_t i = 0; names[i]; i++) {
         const char *mark = json_get_cstr(marks, names[i]);
 
-        if (mark && strcmp(mark, id) == 0 &&
-            !is_done(component_of(dgd, components, names[i]), id))
+        if (mark && strcmp(mark, id) == 0 && !is_done(component_of(dgd, components, names[i]), id))
             json_add(json_need_array(status, "inProgress"), json_new_cstr(names[i]));
     }
-    json_set_cstr(status, "phase",
-                  json_get(status, "inProgress") ? "Restarting" : "Completed");
+    json_set_cstr(status, "phase", json_get(status, "inProgress") ? "Restarting" : "Completed");
     return status;
 }

@@ -24,7 +24,8 @@ static struct json *components(const struct seen seen[3])
 
     for (int i = 0; i < 3; i++) {
         AUTO(mem_free) char *name = xasprintf("g-%c", 'a' + i);
-        AUTO(mem_free) char *text = xasprintf(
+        AUTO(mem_free)
+        char *text = xasprintf(
             "{\"metadata\":{\"generation\":2},\"spec\":{\"annotations\":{%s%s%s}},\"status\":{"
             "\"observedGeneration\":2,\"conditions\":[{\"type\":\"Available\","
             "\"status\":\"%s\"}]}}",
@@ -82,7 +83,8 @@ static void marks_move_on_as_components_come_back(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        AUTO(mem_free) char *text =
+        AUTO(mem_free)
+        char *text =
             xasprintf("{\"metadata\":{\"name\":\"g\"},\"spec\":{\"restart\":%s,\"services\":{"
                       "\"B\":{},\"A\":{},\"C\":{}}}}",
                       cases[i].restart);

@@ -101,8 +101,7 @@ struct json *routing_config_map(const struct json *dgd, const char *service,
 {
     AUTO(json_free) struct json *env = routing_user_env(spec);
     AUTO(mem_free) char *name = graph_routing_name(object_name(dgd), service);
-    AUTO(mem_free) char *generation =
-        xasprintf("%lld", (long long)object_generation(dgd));
+    AUTO(mem_free) char *generation = xasprintf("%lld", (long long)object_generation(dgd));
     struct json *map = object_new(&KIND_CONFIG_MAP, object_namespace(dgd), name);
     struct json *data = json_need_object(map, "data");
     const char *kept = object_annotation(present, PLAN_ROUTING_GENERATION);

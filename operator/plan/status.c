@@ -39,8 +39,8 @@ bool status_condition_is(const struct json *object, const char *type, const char
     return status && strcmp(status, value) == 0;
 }
 
-static void put_condition(struct json *status, const struct json *object,
-                          const struct condition *c, const char *now)
+static void put_condition(struct json *status, const struct json *object, const struct condition *c,
+                          const char *now)
 {
     struct json *condition = find_condition(status, c->type);
     const char *before = json_get_cstr(condition, "status");
@@ -127,9 +127,9 @@ static void put_readiness(struct json *status, const struct json *dcd,
     bool ready = deployment_is_ready(view->deployment) &&
                  service_replicas(json_get(view->deployment, "spec")) == view->want_replicas;
     bool explained = !ready && view->waiting && view->waiting[0];
-    AUTO(mem_free) char *message = xasprintf("Deployment is %sready%s%s", ready ? "" : "not ",
-                                             explained ? ": " : "",
-                                             explained ? view->waiting : "");
+    AUTO(mem_free)
+    char *message = xasprintf("Deployment is %sready%s%s", ready ? "" : "not ",
+                              explained ? ": " : "", explained ? view->waiting : "");
     struct condition available = {"Available", ready ? "True" : "False",
                                   ready ? "DeploymentReady" : "DeploymentNotReady", message};
     struct condition component = {"DynamoComponentReady", ready ? "True" : "False",
@@ -146,10 +146,11 @@ static void put_readiness(struct json *status, const struct json *dcd,
 struct json *component_status(const struct json *dcd, const struct component_view *view)
 {
     struct json *status = present_status(dcd);
-    AUTO(mem_free) char *invalid =
-        xasprintf("Validation failed: %s", view->invalid ? view->invalid : "");
-    AUTO(mem_free) char *failed = xasprintf("Failed to reconcile DynamoComponentDeployment: %s",
-                                            view->error ? view->error : "");
+    AUTO(mem_free)
+    char *invalid = xasprintf("Validation failed: %s", view->invalid ? view->invalid : "");
+    AUTO(mem_free)
+    char *failed = xasprintf("Failed to reconcile DynamoComponentDeployment: %s",
+                             view->error ? view->error : "");
     struct condition valid = {"Valid", "True", "ValidationPassed",
                               "DynamoComponentDeployment spec is valid"};
     struct condition refused = {"Valid", "False", "ValidationFailed", invalid};
@@ -256,12 +257,12 @@ static void put_ready(struct json *status, const struct json *dgd, const struct 
     put_condition(status, dgd, ready, view->now);
 }
 
-static void put_routing(struct json *status, const struct json *dgd,
-                        const struct graph_view *view)
+static void put_routing(struct json *status, const struct json *dgd, const struct graph_view *view)
 {
     const struct routing_view *r = &view->routing;
     bool all = r->n_applied == r->n_pods;
-    AUTO(mem_free) char *message =
+    AUTO(mem_free)
+    char *message =
         xasprintf("mode %s, generation %lld, applied by %zu of %zu pods", r->mode ? r->mode : "",
                   (long long)r->generation, r->n_applied, r->n_pods);
     struct condition applied = {"RoutingApplied", all ? "True" : "False",
@@ -302,7 +303,10 @@ struct json *graph_status(const struct json *dgd, const struct graph_view *view)
         ready.reason = "all_resources_are_ready";
         ready.message = "All resources are ready";
     }
-    put_ready(status, dgd, view, view->error ? "failed" : missing.len ? "pending" : "successful",
+    put_ready(status, dgd, view,
+              view->error   ? "failed"
+              : missing.len ? "pending"
+                            : "successful",
               &ready);
     put_routing(status, dgd, view);
     return status;

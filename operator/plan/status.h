@@ -25,7 +25,7 @@ struct graph_view {
     const char *invalid;           /* problems_text(); NULL when valid */
     const char *error;             /* this pass failed; NULL when it went through */
     struct routing_view routing;
-    const char *now;               /* RFC 3339, UTC, whole seconds */
+    const char *now; /* RFC 3339, UTC, whole seconds */
 };
 
 struct component_view {

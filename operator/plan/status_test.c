@@ -147,10 +147,9 @@ static struct json *components(const struct object_set *set, const char *a, cons
     return all;
 }
 
-static const char up[] =
-    "{\"observedGeneration\":1,\"service\":{\"componentName\":\"x\"},"
-    "\"conditions\":[{\"type\":\"Available\",\"status\":\"True\","
-    "\"message\":\"Deployment is ready\"}]}";
+static const char up[] = "{\"observedGeneration\":1,\"service\":{\"componentName\":\"x\"},"
+                         "\"conditions\":[{\"type\":\"Available\",\"status\":\"True\","
+                         "\"message\":\"Deployment is ready\"}]}";
 static const char down[] =
     "{\"observedGeneration\":1,\"conditions\":[{\"type\":\"Available\",\"status\":\"False\","
     "\"message\":\"Deployment is not ready\"}]}";
@@ -160,8 +159,7 @@ static const char unschedulable[] =
 
 static void a_graph_sums_its_components_up(void **state)
 {
-    static const char not_ready[] =
-        "Component deployment not ready - Available condition not true";
+    static const char not_ready[] = "Component deployment not ready - Available condition not true";
     const struct plan_config config = {0};
     const struct plan_inputs inputs = {0};
     AUTO(json_free) struct json *dgd = parse(graph);
