@@ -29,7 +29,7 @@ DEFINE_CLEANUP_EMBEDDED(struct buf, buf_done)
 
 static inline char *buf_data(const struct buf *b)
 {
-    return b->base + b->start;
+    return b->start ? b->base + b->start : b->base; /* NULL + 0 is undefined */
 }
 /* Borrowed until the next change. */
 static inline struct str buf_str(const struct buf *b)
