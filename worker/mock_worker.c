@@ -60,7 +60,8 @@ struct mock_worker {
     struct buf item, usage;
 };
 
-/* --- events ----------------------------------------------------------------------------------------- */
+/* --- events
+ * ----------------------------------------------------------------------------------------- */
 
 static void on_cache_event(void *arg, const struct cache_event *ev)
 {
@@ -102,7 +103,8 @@ static void tell_load(struct rank *rk)
     event_publisher_load(rk->worker->publisher, &load);
 }
 
-/* --- passes ------------------------------------------------------------------------------------------ */
+/* --- passes
+ * ------------------------------------------------------------------------------------------ */
 
 static uint64_t next_deadline(const struct mock_worker *w)
 {
@@ -138,7 +140,8 @@ static void on_timer(void *arg)
     arm(w);
 }
 
-/* --- jobs -------------------------------------------------------------------------------------------- */
+/* --- jobs
+ * -------------------------------------------------------------------------------------------- */
 
 static void job_end(struct job *j)
 {
@@ -216,8 +219,8 @@ static int choose_rank(struct mock_worker *w, const struct engine_request *rq, s
 }
 
 /* As a real engine does it: what is not asked for is bounded by the context. */
-static int output_limit(const struct mock_worker *w, const struct engine_request *rq,
-                        uint32_t *ret, struct err *e)
+static int output_limit(const struct mock_worker *w, const struct engine_request *rq, uint32_t *ret,
+                        struct err *e)
 {
     uint64_t context = w->card->context_length, left;
 
@@ -284,7 +287,8 @@ static void on_generate(void *arg, struct plane_request *request)
     arm(w);
 }
 
-/* --- recovery queries --------------------------------------------------------------------------------- */
+/* --- recovery queries
+ * --------------------------------------------------------------------------------- */
 
 struct dump {
     struct buf *out;
@@ -344,7 +348,8 @@ static void on_query(void *arg, struct plane_request *request)
     plane_request_finish(request);
 }
 
-/* --- records ------------------------------------------------------------------------------------------ */
+/* --- records
+ * ------------------------------------------------------------------------------------------ */
 
 static struct buf *add_record(struct mock_worker *w, enum record_kind kind)
 {
@@ -447,7 +452,8 @@ void mock_worker_unregister(struct mock_worker *w)
         store_withdraw(w->store, &w->records[i]);
 }
 
-/* --- life --------------------------------------------------------------------------------------------- */
+/* --- life
+ * --------------------------------------------------------------------------------------------- */
 
 static int add_rank(struct mock_worker *w, uint32_t i, struct err *e)
 {
@@ -552,9 +558,8 @@ void mock_worker_measure(struct mock_worker *w)
     metric_set(m->active_blocks, (double)sum.active_blocks);
     metric_set(m->total_blocks, (double)sum.total_blocks);
     metric_set(m->usage, (double)sum.active_blocks / (double)sum.total_blocks);
-    metric_set(m->hit_rate, sum.prompt_tokens
-                                ? (double)sum.cached_tokens / (double)sum.prompt_tokens
-                                : 0);
+    metric_set(m->hit_rate,
+               sum.prompt_tokens ? (double)sum.cached_tokens / (double)sum.prompt_tokens : 0);
     metric_set(m->waiting, (double)sum.n_waiting);
     metric_set(m->running, (double)sum.n_running);
     metric_set(m->preemptions, (double)sum.preemptions);

@@ -34,7 +34,7 @@ struct mock_worker_conf {
     struct nats_link *nats;     /* borrowed; NULL = no events */
     struct metric_registry *metrics;
     const char *ns, *component, *endpoint;
-    struct model_card *card;    /* borrowed */
+    struct model_card *card; /* borrowed */
     struct engine_conf engine;
     uint32_t dp_size;
     uint64_t seed;

@@ -40,14 +40,14 @@ struct call {
     struct buf raw, text;
 };
 
-#define UNTIL(rig, condition)                                             \
-    do {                                                                  \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000); \
-        while (!(condition)) {                                            \
-            if (clock_now_ns() > end_)                                    \
-                fail_msg("waited in vain for: %s", #condition);           \
-            loop_run_once((rig)->loop, 20);                               \
-        }                                                                 \
+#define UNTIL(rig, condition)                                                                      \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((rig)->loop, 20);                                                        \
+        }                                                                                          \
     } while (0)
 
 static void on_ended(void *arg)
@@ -59,24 +59,37 @@ static const uint32_t WORDS[] = {500, 501, 502, 503};
 
 static void rig_open(struct rig *rig, uint32_t dp_size, double speedup)
 {
-    const struct model_card_spec card = {.dir = "examples/model", .kv_cache_block_size = BLOCK,
-                                         .context_length = 200, .local_indexer = true,
+    const struct model_card_spec card = {.dir = "examples/model",
+                                         .kv_cache_block_size = BLOCK,
+                                         .context_length = 200,
+                                         .local_indexer = true,
                                          .dp_size = dp_size};
-    struct mock_worker_conf conf = {.ns = "ns", .component = "backend", .endpoint = "generate",
-                                    .engine = {.block_size = BLOCK, .n_blocks = 400,
-                                               .max_num_seqs = 8, .max_num_batched_tokens = 1000,
-                                               .waiting_max = 4, .prefix_caching = true,
-                                               .chunked_prefill = true, .speedup_ratio = speedup,
-                                               .vocab = WORDS, .n_vocab = ARRAY_LEN(WORDS)},
-                                    .dp_size = dp_size, .seed = 1, .local_indexer = true};
+    struct mock_worker_conf conf = {.ns = "ns",
+                                    .component = "backend",
+                                    .endpoint = "generate",
+                                    .engine = {.block_size = BLOCK,
+                                               .n_blocks = 400,
+                                               .max_num_seqs = 8,
+                                               .max_num_batched_tokens = 1000,
+                                               .waiting_max = 4,
+                                               .prefix_caching = true,
+                                               .chunked_prefill = true,
+                                               .speedup_ratio = speedup,
+                                               .vocab = WORDS,
+                                               .n_vocab = ARRAY_LEN(WORDS)},
+                                    .dp_size = dp_size,
+                                    .seed = 1,
+                                    .local_indexer = true};
     struct err e;
 
     *rig = (struct rig){.hub = store_hub_new(), .metrics = metric_registry_new()};
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
     EXPECT_OK(plane_server_new(&rig->server, rig->loop,
-                               &(struct plane_server_conf){.host = "127.0.0.1"}, &e), &e);
+                               &(struct plane_server_conf){.host = "127.0.0.1"}, &e),
+              &e);
     EXPECT_OK(plane_client_new(&rig->client, rig->loop,
-                               &(struct plane_client_conf){.advertise_ip = "127.0.0.1"}, &e), &e);
+                               &(struct plane_client_conf){.advertise_ip = "127.0.0.1"}, &e),
+              &e);
     EXPECT_OK(model_card_build(&rig->card, &card, &e), &e);
     conf.loop = rig->loop;
     conf.take_store = store_mem_new(rig->hub, rig->loop);
@@ -100,7 +113,8 @@ static void rig_close(struct rig *rig)
     loop_free(rig->loop);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------ */
+/* --- calls
+ * ------------------------------------------------------------------------------------------ */
 
 static void read_usage(struct call *c, struct str json)
 {
@@ -166,9 +180,9 @@ static void call_done(struct call *c)
 
 static void send(struct rig *rig, struct call *c, const char *endpoint, struct str body)
 {
-    AUTO(mem_free) char *address =
-        xasprintf("%s/%" PRIx64 "/%s", plane_server_address(rig->server),
-                  mock_worker_id(rig->worker), endpoint);
+    AUTO(mem_free)
+    char *address = xasprintf("%s/%" PRIx64 "/%s", plane_server_address(rig->server),
+                              mock_worker_id(rig->worker), endpoint);
     const struct plane_call call = {.address = str_from(address),
                                     .id = STR("4c1f0c0e-2b7e-4b52-9c43-0d3d6a7b8c9d"),
                                     .body = body};
@@ -181,8 +195,11 @@ static void send_prompt(struct rig *rig, struct call *c, size_t n, struct opt_u6
 {
     AUTO(mem_free) uint32_t *tokens = xcalloc(n, sizeof(*tokens));
     AUTO(buf_done) struct buf body = BUF_NULL;
-    struct engine_request rq = {.model = STR("m"), .token_ids = tokens, .n_token_ids = n,
-                                .stop.max_tokens = max_tokens, .has_routing = dp_rank.set,
+    struct engine_request rq = {.model = STR("m"),
+                                .token_ids = tokens,
+                                .n_token_ids = n,
+                                .stop.max_tokens = max_tokens,
+                                .has_routing = dp_rank.set,
                                 .routing.dp_rank = dp_rank};
 
     for (size_t i = 0; i < n; i++)
@@ -192,7 +209,8 @@ static void send_prompt(struct rig *rig, struct call *c, size_t n, struct opt_u6
 }
 #define NONE ((struct opt_u64){false, 0})
 
-/* --- tests ------------------------------------------------------------------------------------------ */
+/* --- tests
+ * ------------------------------------------------------------------------------------------ */
 
 static void a_prompt_is_answered_and_found_again(void **state)
 {
@@ -224,7 +242,8 @@ static void what_cannot_be_served_is_refused_in_words(void **state)
         size_t n;
         struct opt_u64 rank;
         const char *says;
-    } cases[] = {{200, {false, 0}, "context"}, {5, {true, 2}, "dp_rank"}, {0, {false, 0}, "prompt"}};
+    } cases[] = {
+        {200, {false, 0}, "context"}, {5, {true, 2}, "dp_rank"}, {0, {false, 0}, "prompt"}};
     struct rig rig;
 
     (void)state;
@@ -262,11 +281,11 @@ static void too_many_waiting_are_refused(void **state)
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         send_prompt(&rig, &calls[i], 8, OPT_U64(1), NONE);
     UNTIL(&rig, ({
-              n_failed = 0;
-              for (size_t i = 0; i < ARRAY_LEN(calls); i++)
-                  n_failed += calls[i].failed;
-              n_failed + mock_worker_running(rig.worker) == ARRAY_LEN(calls);
-          }));
+        n_failed = 0;
+        for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+            n_failed += calls[i].failed;
+        n_failed + mock_worker_running(rig.worker) == ARRAY_LEN(calls);
+    }));
     assert_true(n_failed >= ARRAY_LEN(calls) - 4 - 1 - 8);
     assert_true(n_failed > 0);
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
@@ -303,7 +322,7 @@ static void replay(void *arg, const struct kv_event *ev)
     assert_int_equal(ev->kind, KV_STORED);
     for (size_t i = 0; i < ev->n_blocks; i++) {
         const struct prefix_block b = {ev->blocks[i].block_hash, ev->blocks[i].tokens_hash};
-        const uint64_t *parent = i                    ? &ev->blocks[i - 1].block_hash
+        const uint64_t *parent = i                     ? &ev->blocks[i - 1].block_hash
                                  : ev->parent_hash.set ? &ev->parent_hash.v
                                                        : NULL;
 
@@ -325,7 +344,8 @@ static void a_router_that_missed_everything_can_ask(void **state)
     for (size_t i = 0; i < ARRAY_LEN(ranges); i++) {
         AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
         AUTO(kv_event_reader_done) struct kv_event_reader reader = {.blocks = NULL};
-        AUTO(mem_free) char *body =
+        AUTO(mem_free)
+        char *body =
             xasprintf("{\"worker_id\":%" PRIu64 ",\"start_event_id\":%s,\"end_event_id\":null}",
                       mock_worker_id(rig.worker), ranges[i]);
         struct call q = {.n_tokens = 0};
@@ -334,7 +354,8 @@ static void a_router_that_missed_everything_can_ask(void **state)
         send(&rig, &q, "worker_kv_indexer_query", str_from(body));
         UNTIL(&rig, q.over);
         assert_false(q.failed);
-        assert_true(str_starts(buf_str(&q.raw), i == 0 ? STR("{\"TreeDump\"") : STR("{\"Events\"")));
+        assert_true(
+            str_starts(buf_str(&q.raw), i == 0 ? STR("{\"TreeDump\"") : STR("{\"Events\"")));
         EXPECT_OK(kv_events_parse(&reader, buf_str(&q.raw), replay, ix, &e), &e);
         assert_int_equal(prefix_index_held(ix, 0), (41 + 20) / BLOCK);
         call_done(&q);
@@ -365,7 +386,8 @@ static void an_unregistered_worker_finishes_what_it_has(void **state)
     rig_close(&rig);
 }
 
-/* --- records ---------------------------------------------------------------------------------------- */
+/* --- records
+ * ---------------------------------------------------------------------------------------- */
 
 struct seen {
     size_t n_puts, n_gones, n_kinds[4];
@@ -422,10 +444,9 @@ static void its_records_come_and_go_with_it(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(a_prompt_is_answered_and_found_again),
-                    T(what_cannot_be_served_is_refused_in_words), T(too_many_waiting_are_refused),
-                    T(a_client_that_leaves_frees_the_engine),
-                    T(a_router_that_missed_everything_can_ask),
-                    T(an_unregistered_worker_finishes_what_it_has),
-                    T(its_records_come_and_go_with_it));
+    return TEST_RUN(
+        T(a_prompt_is_answered_and_found_again), T(what_cannot_be_served_is_refused_in_words),
+        T(too_many_waiting_are_refused), T(a_client_that_leaves_frees_the_engine),
+        T(a_router_that_missed_everything_can_ask), T(an_unregistered_worker_finishes_what_it_has),
+        T(its_records_come_and_go_with_it));
 }

@@ -42,7 +42,8 @@ struct mocker {
     void *stopped_arg;
 };
 
-/* --- parts --------------------------------------------------------------------------------------------- */
+/* --- parts
+ * --------------------------------------------------------------------------------------------- */
 
 static int read_file(const char *path, struct buf *out, struct err *e)
 {
@@ -144,8 +145,8 @@ static int open_store(struct mocker *m, struct store **ret, struct err *e)
 {
     const struct mocker_conf *c = m->conf;
     const struct kube_config_env env = {c->kubeconfig, c->kube_host, c->kube_port};
-    struct store_kube_conf kube = {.ns = c->pod_namespace, .pod_name = c->pod_name,
-                                   .pod_uid = c->pod_uid};
+    struct store_kube_conf kube = {
+        .ns = c->pod_namespace, .pod_name = c->pod_name, .pod_uid = c->pod_uid};
     int r;
 
     if (c->discovery == MOCKER_FILE)
@@ -157,7 +158,8 @@ static int open_store(struct mocker *m, struct store **ret, struct err *e)
     return store_kube_new(ret, m->loop, &kube, e);
 }
 
-/* --- workers ------------------------------------------------------------------------------------------- */
+/* --- workers
+ * ------------------------------------------------------------------------------------------- */
 
 static void check_drained(struct mocker *m);
 
@@ -234,7 +236,8 @@ static void on_startup(void *arg)
         log_error(&LG, "cannot register", LOG_STR("why", e.text));
 }
 
-/* --- system server -------------------------------------------------------------------------------------- */
+/* --- system server
+ * -------------------------------------------------------------------------------------- */
 
 static bool is_ready(void *arg)
 {
@@ -300,7 +303,9 @@ int mocker_system_port(const struct mocker *m)
     return m->system ? system_server_port(m->system) : -1;
 }
 
-/* --- life ------------------------------------------------------------------------------------------------ */
+/* --- life
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void on_linger(void *arg)
 {
@@ -334,8 +339,7 @@ static void check_drained(struct mocker *m)
         stopped(m->stopped_arg);
 }
 
-int mocker_start(struct mocker **ret, struct loop *l, const struct mocker_conf *conf,
-                 struct err *e)
+int mocker_start(struct mocker **ret, struct loop *l, const struct mocker_conf *conf, struct err *e)
 {
     AUTO(mocker_free) struct mocker *m = xcalloc(1, sizeof(*m));
     int r;

@@ -110,7 +110,8 @@ const struct conf_spec MOCKER_SPEC = {
     false,
 };
 
-/* --- extra engine args ----------------------------------------------------------------------------- */
+/* --- extra engine args
+ * ----------------------------------------------------------------------------- */
 
 static const struct {
     const char *key, *flag;
@@ -185,7 +186,8 @@ static int load_extra(struct mocker_conf *c, struct err *e)
     return r < 0 ? err_wrap(e, r, "--extra-engine-args '%s'", c->extra_engine_args) : 0;
 }
 
-/* --- derived values --------------------------------------------------------------------------------- */
+/* --- derived values
+ * --------------------------------------------------------------------------------- */
 
 static bool is_name(struct str s, bool dots)
 {
@@ -239,8 +241,9 @@ static int choose_discovery(struct mocker_conf *c, struct err *e)
         if (!c->pod_name || !c->pod_uid)
             return err_set(e, -EINVAL, "Kubernetes discovery needs POD_NAME and POD_UID");
         if (c->n_workers > 1)
-            return err_set(e, -EINVAL, "Kubernetes discovery names an instance by its pod: "
-                                       "--num-workers must be 1, not %llu",
+            return err_set(e, -EINVAL,
+                           "Kubernetes discovery names an instance by its pod: "
+                           "--num-workers must be 1, not %llu",
                            (unsigned long long)c->n_workers);
         return 0;
     }
@@ -255,8 +258,7 @@ static int parse_system_port(struct mocker_conf *c, struct err *e)
 {
     int64_t port;
 
-    if (!str_parse_i64(str_from(c->system_port_text), &port) || port < -1 ||
-        port > SYSTEM_PORT_MAX)
+    if (!str_parse_i64(str_from(c->system_port_text), &port) || port < -1 || port > SYSTEM_PORT_MAX)
         return err_set(e, -EINVAL, "DYN_SYSTEM_PORT '%s' is not between -1 and %d",
                        c->system_port_text, SYSTEM_PORT_MAX);
     c->system_port = (int)port;
@@ -280,8 +282,9 @@ static int choose_planes(struct mocker_conf *c, struct err *e)
 static int refuse_unsupported(const struct mocker_conf *c, struct err *e)
 {
     if (c->is_prefill || c->is_decode || c->bootstrap_ports)
-        return err_set(e, -ENOTSUP, "disaggregated serving (--is-prefill-worker, "
-                                    "--is-decode-worker, --bootstrap-ports) is not supported");
+        return err_set(e, -ENOTSUP,
+                       "disaggregated serving (--is-prefill-worker, "
+                       "--is-decode-worker, --bootstrap-ports) is not supported");
     if (c->profile_data)
         return err_set(e, -ENOTSUP, "--planner-profile-data is not supported");
     if (!c->model_path)

@@ -57,12 +57,12 @@ static void a_pod_of_the_operator_is_understood(void **state)
     struct err e;
 
     (void)state;
-    ENV("DYN_NAMESPACE", "default-vllm-agg", "DYN_DISCOVERY_BACKEND", "kubernetes",
-        "DYN_STORE_KV", "mem", "POD_NAME", "p-0", "POD_UID", "u", "POD_NAMESPACE", "default",
-        "DYN_SYSTEM_PORT", "9090", "NATS_SERVER", "nats://n:4222",
-        "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT", "12");
-    EXPECT_OK(load(&c, &e, ARGS(MODEL, A("--no-enable-prefix-caching"), A("--startup-time"),
-                                A("1.5"), A("--no-enable-local-indexer"))),
+    ENV("DYN_NAMESPACE", "default-vllm-agg", "DYN_DISCOVERY_BACKEND", "kubernetes", "DYN_STORE_KV",
+        "mem", "POD_NAME", "p-0", "POD_UID", "u", "POD_NAMESPACE", "default", "DYN_SYSTEM_PORT",
+        "9090", "NATS_SERVER", "nats://n:4222", "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT", "12");
+    EXPECT_OK(load(&c, &e,
+                   ARGS(MODEL, A("--no-enable-prefix-caching"), A("--startup-time"), A("1.5"),
+                        A("--no-enable-local-indexer"))),
               &e);
     assert_int_equal(c.discovery, MOCKER_KUBERNETES);
     assert_string_equal(c.ns, "default-vllm-agg");
@@ -117,8 +117,9 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
             (void)snprintf(flag, sizeof(flag), "%s", cases[i].flag);
         if (cases[i].value)
             (void)snprintf(value, sizeof(value), "%s", cases[i].value);
-        assert_true(load(&c, &e, ARGS(MODEL, cases[i].flag ? flag : NULL,
-                                      cases[i].value ? value : NULL)) < 0);
+        assert_true(
+            load(&c, &e, ARGS(MODEL, cases[i].flag ? flag : NULL, cases[i].value ? value : NULL)) <
+            0);
         if (!strstr(e.text, cases[i].says))
             fail_msg("'%s' does not speak of %s", e.text, cases[i].says);
     }
@@ -159,7 +160,8 @@ static void engine_args_come_from_a_file_too(void **state)
     } cases[] = {
         {"{\"num_gpu_blocks\":512,\"block_size\":32,\"speedup_ratio\":10.5,"
          "\"enable_prefix_caching\":false,\"dp_size\":2,\"startup_time\":null,"
-         "\"is_prefill\":false}", NULL},
+         "\"is_prefill\":false}",
+         NULL},
         {"{\"no_such_key\":1}", "no_such_key"},
         {"{\"block_size\":\"many\"}", "block-size"},
         {"{\"block_size\":32", "extra-engine-args"},
@@ -172,8 +174,8 @@ static void engine_args_come_from_a_file_too(void **state)
         AUTO(mem_free) char *path = temp_file(cases[i].text);
         AUTO(mocker_conf_done) struct mocker_conf c;
         struct err e;
-        int r = load(&c, &e, ARGS(MODEL, A("--extra-engine-args"), path, A("--block-size"),
-                                  A("16")));
+        int r =
+            load(&c, &e, ARGS(MODEL, A("--extra-engine-args"), path, A("--block-size"), A("16")));
 
         (void)unlink(path);
         if (cases[i].says) {

@@ -36,9 +36,9 @@ struct endpoint_metrics endpoint_metrics_of(struct metric_registry *r, const cha
                                     METRIC_COUNTER, labels),
         .inflight = endpoint_series(r, "dynamo_component_inflight_requests", "Requests under way",
                                     METRIC_GAUGE, labels),
-        .duration = endpoint_series(r, "dynamo_component_request_duration_seconds",
-                                    "From taking a request to its last item", METRIC_HISTOGRAM,
-                                    labels),
+        .duration =
+            endpoint_series(r, "dynamo_component_request_duration_seconds",
+                            "From taking a request to its last item", METRIC_HISTOGRAM, labels),
         .request_bytes = endpoint_series(r, "dynamo_component_request_bytes_total",
                                          "Bytes of requests", METRIC_COUNTER, labels),
         .response_bytes = endpoint_series(r, "dynamo_component_response_bytes_total",
@@ -88,8 +88,8 @@ struct cache_metrics cache_metrics_of(struct metric_registry *r, const char *ns,
                                     "Sequences that lost their blocks", METRIC_GAUGE, labels),
         .events = cache_series(r, "dynamo_component_events_published", "Event-plane messages sent",
                                METRIC_GAUGE, labels),
-        .events_dropped = cache_series(r, "dynamo_component_events_dropped",
-                                       "Event-plane messages lost while NATS was away",
-                                       METRIC_GAUGE, labels),
+        .events_dropped =
+            cache_series(r, "dynamo_component_events_dropped",
+                         "Event-plane messages lost while NATS was away", METRIC_GAUGE, labels),
     };
 }

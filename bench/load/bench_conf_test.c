@@ -9,15 +9,16 @@ static const char *no_env(const char *name)
 }
 
 #define A(text) ((char[]){text})
-#define LOAD(c, e, ...)                                                      \
-    ({                                                                       \
-        char *args_[] = {A("dynamo-bench"), ##__VA_ARGS__, NULL};            \
-        bench_conf_load((c), (int)ARRAY_LEN(args_) - 1, args_, no_env, (e)); \
+#define LOAD(c, e, ...)                                                                            \
+    ({                                                                                             \
+        char *args_[] = {A("dynamo-bench"), ##__VA_ARGS__, NULL};                                  \
+        bench_conf_load((c), (int)ARRAY_LEN(args_) - 1, args_, no_env, (e));                       \
     })
 
 static void each_command_has_its_flags(void **state)
 {
     AUTO(bench_conf_done) struct bench_conf load, trace, compare;
+    char *files[] = {A("dynamo-bench"), A("compare"), A("a.json"), A("b.json"), NULL};
     struct err e;
 
     (void)state;
@@ -37,7 +38,7 @@ static void each_command_has_its_flags(void **state)
     assert_int_equal(trace.command, BENCH_TRACE);
     assert_float_equal(trace.speed, 2.5, 1e-9);
     assert_int_equal(trace.token_first, 256);
-    EXPECT_OK(LOAD(&compare, &e, A("compare"), A("a.json"), A("b.json")), &e);
+    EXPECT_OK(bench_conf_load(&compare, 4, files, no_env, &e), &e);
     assert_int_equal(compare.n_runs, 2);
     assert_string_equal(compare.runs[1], "b.json");
 }
@@ -47,18 +48,20 @@ static void what_is_missing_or_wrong_is_named(void **state)
     struct err e;
 
     (void)state;
-#define REFUSED(says, ...)                                                     \
-    do {                                                                       \
-        AUTO(bench_conf_done) struct bench_conf c_;                            \
-        assert_true(LOAD(&c_, &e, __VA_ARGS__) < 0);                           \
-        if (!strstr(e.text, says))                                             \
-            fail_msg("'%s' does not speak of %s", e.text, says);               \
+#define REFUSED(says, ...)                                                                         \
+    do {                                                                                           \
+        AUTO(bench_conf_done) struct bench_conf c_;                                                \
+        assert_true(LOAD(&c_, &e, __VA_ARGS__) < 0);                                               \
+        if (!strstr(e.text, says))                                                                 \
+            fail_msg("'%s' does not speak of %s", e.text, says);                                   \
     } while (0)
     REFUSED("fly", A("fly"));
     REFUSED("--model", A("load"), A("--duration"), A("1"));
     REFUSED("--duration", A("load"), A("--model"), A("m"));
-    REFUSED("turns", A("load"), A("--model"), A("m"), A("--duration"), A("1"), A("--turns"), A("5-3"));
-    REFUSED("turns", A("load"), A("--model"), A("m"), A("--duration"), A("1"), A("--turns"), A("0"));
+    REFUSED("turns", A("load"), A("--model"), A("m"), A("--duration"), A("1"), A("--turns"),
+            A("5-3"));
+    REFUSED("turns", A("load"), A("--model"), A("m"), A("--duration"), A("1"), A("--turns"),
+            A("0"));
     REFUSED("output-tokens", A("load"), A("--model"), A("m"), A("--duration"), A("1"),
             A("--output-tokens"), A("many"));
     REFUSED("--file", A("trace"), A("--model"), A("m"));

@@ -60,8 +60,7 @@ static bool pull_choice(struct chat_stream *s, struct json_pull *p)
     while (json_pull_key(p, &key)) {
         if (str_is(key, "delta"))
             has_text |= pull_choice(s, p);
-        else if (str_is(key, "content") || str_is(key, "text") ||
-                 str_is(key, "reasoning_content"))
+        else if (str_is(key, "content") || str_is(key, "text") || str_is(key, "reasoning_content"))
             has_text |= pull_text(s, p);
         else if (str_is(key, "finish_reason"))
             s->finished |= !json_pull_null(p) && json_pull_skip(p, NULL);

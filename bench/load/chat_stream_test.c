@@ -5,7 +5,8 @@
 /* As the reference's frontend sends it. */
 static const char CHAT[] =
     "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"He\",\"function_call\":"
-    "null,\"tool_calls\":null,\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":null}}],"
+    "null,\"tool_calls\":null,\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":null}}]"
+    ","
     "\"created\":1,\"model\":\"m\",\"object\":\"chat.completion.chunk\",\"usage\":null,"
     "\"nvext\":{\"worker_id\":{\"decode_worker_id\":12068259693190267366}}}\n\n"
     "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"l\\\"lo\"}}]}\n\n"

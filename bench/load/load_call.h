@@ -15,7 +15,7 @@
 
 enum load_outcome {
     LOAD_OK,
-    LOAD_CONNECT,     /* no connection, or it broke before the answer began */
+    LOAD_CONNECT, /* no connection, or it broke before the answer began */
     LOAD_TIMEOUT,
     LOAD_CLIENT,      /* status 4xx */
     LOAD_SERVER,      /* status 5xx, or another that is no success */
@@ -28,7 +28,7 @@ const char *load_outcome_name(enum load_outcome o); /* "ok", "connect", "http_4x
 
 struct load_result {
     enum load_outcome outcome;
-    int status; /* of HTTP; 0 = none */
+    int status;                          /* of HTTP; 0 = none */
     uint64_t start_ns, first_ns, end_ns; /* clock_now_ns(); first_ns 0 = no text came */
     struct chat_usage usage;
     uint64_t n_chunks; /* with text */
@@ -40,10 +40,10 @@ struct load_call;
 struct load_call_spec {
     struct http_client *http;
     const char *url;
-    struct str body;        /* copied */
-    uint64_t timeout_ms;    /* of the whole call */
+    struct str body;     /* copied */
+    uint64_t timeout_ms; /* of the whole call */
     bool keep_text;
-    struct latency *gaps;   /* each time between two chunks is added; borrowed */
+    struct latency *gaps; /* each time between two chunks is added; borrowed */
     /* @text: the answer, when it was to be kept; borrowed. The handle is dead. */
     void (*done)(void *arg, const struct load_result *r, struct str text);
     void *arg;

@@ -22,21 +22,21 @@ struct rig {
     char *url;
     enum behaviour behaviour;
     size_t n_requests, n_messages_max;
-    size_t turns[16];          /* requests by number of messages */
-    struct buf last, first;    /* bodies */
+    size_t turns[16];           /* requests by number of messages */
+    struct buf last, first;     /* bodies */
     struct http_exchange *held; /* the latest without an answer */
     bool over;
     char *why;
 };
 
-#define UNTIL(rig, condition)                                             \
-    do {                                                                  \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000); \
-        while (!(condition)) {                                            \
-            if (clock_now_ns() > end_)                                    \
-                fail_msg("waited in vain for: %s", #condition);           \
-            loop_run_once((rig)->loop, 20);                               \
-        }                                                                 \
+#define UNTIL(rig, condition)                                                                      \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((rig)->loop, 20);                                                        \
+        }                                                                                          \
     } while (0)
 
 static void on_gone(void *arg)
@@ -51,7 +51,8 @@ static void answer(struct http_exchange *x, const struct rig *rig)
         return;
     }
     http_stream_begin(x, 200, "text/event-stream");
-    http_stream_write(x, STR("data: {\"choices\":[{\"delta\":{\"content\":\"Aye\"},\"text\":\"\"}]}\n\n"));
+    http_stream_write(
+        x, STR("data: {\"choices\":[{\"delta\":{\"content\":\"Aye\"},\"text\":\"\"}]}\n\n"));
     if (rig->behaviour == CUT_OFF) {
         http_stream_abort(x);
         return;
@@ -94,9 +95,13 @@ static void on_request(struct http_exchange *x, void *arg)
 static void rig_open(struct rig *rig, enum behaviour behaviour)
 {
     static const struct http_route routes[] = {{"POST", "/v1/*", on_request, 0}};
-    const struct http_server_conf server = {.host = "127.0.0.1", .connections_max = 64,
-                                            .head_bytes = 16384, .body_bytes = 4 << 20,
-                                            .idle_ms = 60000, .routes = routes, .n_routes = 1,
+    const struct http_server_conf server = {.host = "127.0.0.1",
+                                            .connections_max = 64,
+                                            .head_bytes = 16384,
+                                            .body_bytes = 4 << 20,
+                                            .idle_ms = 60000,
+                                            .routes = routes,
+                                            .n_routes = 1,
                                             .arg = rig};
     struct err e;
 
@@ -127,11 +132,23 @@ static void on_talked(void *arg)
 
 static struct talk_conf talk_conf_of(struct rig *rig)
 {
-    return (struct talk_conf){.http = rig->http, .url = rig->url, .model = "m", .concurrency = 4,
-                              .conversations = 10, .n_starters = 3, .starter_tokens = 200,
-                              .turns_min = 3, .turns_max = 5, .output_min = 5, .output_max = 9,
-                              .question_tokens = 20, .timeout_ms = 300, .seed = 7,
-                              .starter_seed = 1, .tokens_per_word = 1, .done = on_talked,
+    return (struct talk_conf){.http = rig->http,
+                              .url = rig->url,
+                              .model = "m",
+                              .concurrency = 4,
+                              .conversations = 10,
+                              .n_starters = 3,
+                              .starter_tokens = 200,
+                              .turns_min = 3,
+                              .turns_max = 5,
+                              .output_min = 5,
+                              .output_max = 9,
+                              .question_tokens = 20,
+                              .timeout_ms = 300,
+                              .seed = 7,
+                              .starter_seed = 1,
+                              .tokens_per_word = 1,
+                              .done = on_talked,
                               .arg = rig};
 }
 
@@ -200,8 +217,11 @@ static void every_failure_has_its_kind_and_none_hangs(void **state)
     static const struct {
         enum behaviour behaviour;
         enum load_outcome want;
-    } cases[] = {{ANSWER_500, LOAD_SERVER}, {CUT_OFF, LOAD_BROKEN}, {ERROR_EVENT, LOAD_ERROR_EVENT},
-                 {NO_END, LOAD_BROKEN}, {SILENCE, LOAD_TIMEOUT}};
+    } cases[] = {{ANSWER_500, LOAD_SERVER},
+                 {CUT_OFF, LOAD_BROKEN},
+                 {ERROR_EVENT, LOAD_ERROR_EVENT},
+                 {NO_END, LOAD_BROKEN},
+                 {SILENCE, LOAD_TIMEOUT}};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -275,7 +295,8 @@ static void stopping_waits_for_what_runs_and_begins_nothing(void **state)
     rig_close(&rig);
 }
 
-/* --- replay ------------------------------------------------------------------------------------------ */
+/* --- replay
+ * ------------------------------------------------------------------------------------------ */
 
 static void on_replayed(void *arg, const char *why)
 {
@@ -297,20 +318,29 @@ static FILE *trace_of(const char *text)
 
 static struct replay *replay_of(struct rig *rig, FILE *file, double speed)
 {
-    const struct replay_conf conf = {.http = rig->http, .url = rig->url, .model = "m",
-                                     .file = file, .speed = speed, .in_flight_max = 8,
-                                     .input_max = 1000, .token_first = 300, .token_last = 400,
-                                     .timeout_ms = 5000, .done = on_replayed, .arg = rig};
+    const struct replay_conf conf = {.http = rig->http,
+                                     .url = rig->url,
+                                     .model = "m",
+                                     .file = file,
+                                     .speed = speed,
+                                     .in_flight_max = 8,
+                                     .input_max = 1000,
+                                     .token_first = 300,
+                                     .token_last = 400,
+                                     .timeout_ms = 5000,
+                                     .done = on_replayed,
+                                     .arg = rig};
 
     return replay_start(rig->loop, &conf, rig->score);
 }
 
 static void a_trace_is_sent_on_its_schedule(void **state)
 {
-    FILE *f = trace_of("{\"timestamp\":0,\"input_length\":600,\"output_length\":5,\"hash_ids\":[0,1]}\n"
-                       "\n"
-                       "{\"timestamp\":0,\"input_length\":5000,\"output_length\":5,\"hash_ids\":[]}\n"
-                       "{\"timestamp\":1000,\"input_length\":10,\"output_length\":7,\"hash_ids\":[0]}");
+    FILE *f =
+        trace_of("{\"timestamp\":0,\"input_length\":600,\"output_length\":5,\"hash_ids\":[0,1]}\n"
+                 "\n"
+                 "{\"timestamp\":0,\"input_length\":5000,\"output_length\":5,\"hash_ids\":[]}\n"
+                 "{\"timestamp\":1000,\"input_length\":10,\"output_length\":7,\"hash_ids\":[0]}");
     AUTO(json_free) struct json *body = NULL;
     struct replay *replay;
     struct rig rig;
@@ -355,17 +385,31 @@ static void a_bad_line_ends_the_replay_with_its_number(void **state)
     rig_close(&rig);
 }
 
-/* --- result ------------------------------------------------------------------------------------------ */
+/* --- result
+ * ------------------------------------------------------------------------------------------ */
 
 static void the_result_has_the_documented_keys(void **state)
 {
-    static const char *const keys[] = {"label", "requests", "failures", "failures_by_kind",
-                                       "duration_s", "ttft_ms", "itl_ms", "tpot_ms", "e2e_ms",
-                                       "hit_rate", "first_requests_hit_rate", "output_tokens_per_s"};
+    static const char *const keys[] = {"label",
+                                       "requests",
+                                       "failures",
+                                       "failures_by_kind",
+                                       "duration_s",
+                                       "ttft_ms",
+                                       "itl_ms",
+                                       "tpot_ms",
+                                       "e2e_ms",
+                                       "hit_rate",
+                                       "first_requests_hit_rate",
+                                       "output_tokens_per_s"};
     AUTO(score_free) struct score *s = score_new(0, NULL);
     AUTO(json_free) struct json *o = NULL;
-    struct load_result r = {.start_ns = 1000000, .first_ns = 11000000, .end_ns = 31000000,
-                            .usage = {true, 100, 11, 40}, .n_chunks = 11, .status = 200};
+    struct load_result r = {.start_ns = 1000000,
+                            .first_ns = 11000000,
+                            .end_ns = 31000000,
+                            .usage = {true, 100, 11, 40},
+                            .n_chunks = 11,
+                            .status = 200};
     double v = 0;
 
     (void)state;
@@ -399,11 +443,10 @@ static void the_result_has_the_documented_keys(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(conversations_send_their_history_again), T(equal_seeds_ask_the_same),
-                    T(every_failure_has_its_kind_and_none_hangs),
-                    T(a_server_that_is_not_there_is_a_failure_too),
-                    T(stopping_waits_for_what_runs_and_begins_nothing),
-                    T(a_trace_is_sent_on_its_schedule),
-                    T(a_bad_line_ends_the_replay_with_its_number),
-                    T(the_result_has_the_documented_keys));
+    return TEST_RUN(
+        T(conversations_send_their_history_again), T(equal_seeds_ask_the_same),
+        T(every_failure_has_its_kind_and_none_hangs),
+        T(a_server_that_is_not_there_is_a_failure_too),
+        T(stopping_waits_for_what_runs_and_begins_nothing), T(a_trace_is_sent_on_its_schedule),
+        T(a_bad_line_ends_the_replay_with_its_number), T(the_result_has_the_documented_keys));
 }

@@ -2,16 +2,18 @@
 #include "bench/load/prose.h"
 
 static const char *const WORDS[] = {
-    "the",    "a",      "of",     "and",    "in",     "to",      "with",    "for",    "from",
-    "system", "time",   "work",   "model",  "value",  "number",  "place",   "part",   "water",
-    "light",  "energy", "field",  "theory", "result", "process", "change",  "form",   "point",
-    "state",  "data",   "line",   "order",  "group",  "power",   "level",   "area",   "case",
-    "study",  "method", "name",   "side",   "end",    "line",    "surface", "force",  "small",
-    "large",  "first",  "second", "long",   "high",   "common",  "general", "early",  "different",
-    "is",     "was",    "has",    "can",    "may",    "will",    "shows",   "gives",  "takes",
-    "makes",  "moves",  "holds",  "becomes", "follows", "uses",  "by",      "at",     "on",
-    "as",     "this",   "that",   "its",    "each",   "some",    "many",    "other",  "between",
-    "under",  "over",   "after",  "before", "through", "within", "against", "because", "while",
+    "the",     "a",      "of",      "and",     "in",     "to",        "with",   "for",
+    "from",    "system", "time",    "work",    "model",  "value",     "number", "place",
+    "part",    "water",  "light",   "energy",  "field",  "theory",    "result", "process",
+    "change",  "form",   "point",   "state",   "data",   "line",      "order",  "group",
+    "power",   "level",  "area",    "case",    "study",  "method",    "name",   "side",
+    "end",     "line",   "surface", "force",   "small",  "large",     "first",  "second",
+    "long",    "high",   "common",  "general", "early",  "different", "is",     "was",
+    "has",     "can",    "may",     "will",    "shows",  "gives",     "takes",  "makes",
+    "moves",   "holds",  "becomes", "follows", "uses",   "by",        "at",     "on",
+    "as",      "this",   "that",    "its",     "each",   "some",      "many",   "other",
+    "between", "under",  "over",    "after",   "before", "through",   "within", "against",
+    "because", "while",
 };
 
 uint64_t prose_random(uint64_t *state)

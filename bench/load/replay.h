@@ -21,15 +21,16 @@ struct replay_conf {
     struct http_client *http;
     const char *url; /* of the server, without path */
     const char *model;
-    FILE *file;      /* borrowed; lines of JSON */
-    double speed;    /* 2 = twice as fast; above 0 */
+    FILE *file;            /* borrowed; lines of JSON */
+    double speed;          /* 2 = twice as fast; above 0 */
     uint64_t requests_max; /* 0 = all */
     uint64_t in_flight_max;
-    uint64_t input_max;    /* longer prompts are left out, and counted; 0 = none */
+    uint64_t input_max; /* longer prompts are left out, and counted; 0 = none */
     uint32_t token_first, token_last;
     uint64_t timeout_ms;
     bool ignore_eos, want_worker;
-    /* All is answered, or replay_stop() took effect; @why is not NULL when the trace is at fault. */
+    /* All is answered, or replay_stop() took effect; @why is not NULL when the trace is at fault.
+     */
     void (*done)(void *arg, const char *why);
     void *arg;
 };

@@ -20,7 +20,8 @@ struct score *score_free(struct score *s)
     return NULL;
 }
 
-/* --- adding ------------------------------------------------------------------------------------------ */
+/* --- adding
+ * ------------------------------------------------------------------------------------------ */
 
 static double ms_since(const struct score *s, uint64_t ns)
 {
@@ -31,16 +32,14 @@ static void put_timeline(const struct score *s, const struct load_result *r)
 {
     uint64_t wall_ms = clock_wall_ms() - (clock_now_ns() - r->start_ns) / 1000000;
 
-    (void)fprintf(s->timeline,
-                  "{\"start_ms\":%.3f,\"ttft_ms\":%.3f,\"end_ms\":%.3f,\"wall_ms\":%" PRIu64
-                  ",\"outcome\":\"%s\",\"status\":%d,\"prompt_tokens\":%" PRIu64
-                  ",\"cached_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64 ",\"worker\":%" PRIu64
-                  "}\n",
-                  ms_since(s, r->start_ns),
-                  r->first_ns ? (double)(r->first_ns - r->start_ns) / 1e6 : -1,
-                  ms_since(s, r->end_ns), wall_ms, load_outcome_name(r->outcome), r->status,
-                  r->usage.prompt_tokens, r->usage.cached_tokens, r->usage.completion_tokens,
-                  r->worker);
+    (void)fprintf(
+        s->timeline,
+        "{\"start_ms\":%.3f,\"ttft_ms\":%.3f,\"end_ms\":%.3f,\"wall_ms\":%" PRIu64
+        ",\"outcome\":\"%s\",\"status\":%d,\"prompt_tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64
+        ",\"output_tokens\":%" PRIu64 ",\"worker\":%" PRIu64 "}\n",
+        ms_since(s, r->start_ns), r->first_ns ? (double)(r->first_ns - r->start_ns) / 1e6 : -1,
+        ms_since(s, r->end_ns), wall_ms, load_outcome_name(r->outcome), r->status,
+        r->usage.prompt_tokens, r->usage.cached_tokens, r->usage.completion_tokens, r->worker);
 }
 
 static void add_usage(struct score *s, const struct chat_usage *u)
@@ -97,7 +96,8 @@ double score_hit_rate(const struct score *s)
     return share(s->cached_tokens, s->prompt_tokens);
 }
 
-/* --- JSON --------------------------------------------------------------------------------------------- */
+/* --- JSON
+ * --------------------------------------------------------------------------------------------- */
 
 static void set_f64(struct json *o, const char *key, double v)
 {
@@ -140,8 +140,7 @@ struct json *score_to_json(const struct score *s, const char *label)
     set_latency(o, "tpot_ms", &s->tpot);
     set_latency(o, "e2e_ms", &s->e2e);
     set_share(o, "hit_rate", score_hit_rate(s));
-    set_share(o, "first_requests_hit_rate",
-              share(s->first_cached_tokens, s->first_prompt_tokens));
+    set_share(o, "first_requests_hit_rate", share(s->first_cached_tokens, s->first_prompt_tokens));
     (void)json_set_i64(o, "prompt_tokens", (int64_t)s->prompt_tokens);
     (void)json_set_i64(o, "cached_tokens", (int64_t)s->cached_tokens);
     (void)json_set_i64(o, "output_tokens", (int64_t)s->output_tokens);
@@ -150,7 +149,8 @@ struct json *score_to_json(const struct score *s, const char *label)
     return o;
 }
 
-/* --- table -------------------------------------------------------------------------------------------- */
+/* --- table
+ * -------------------------------------------------------------------------------------------- */
 
 static const struct row {
     const char *title, *key, *inner;

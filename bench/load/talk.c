@@ -75,7 +75,8 @@ static void put_body(struct user *u, struct buf *out)
     buf_put_cstr(out, "]}");
 }
 
-/* --- one user ----------------------------------------------------------------------------------------- */
+/* --- one user
+ * ----------------------------------------------------------------------------------------- */
 
 static void on_answer(void *arg, const struct load_result *r, struct str text);
 
@@ -132,8 +133,7 @@ static void continue_conversation(struct user *u, struct str answer)
     AUTO(buf_done) struct buf question = BUF_NULL;
 
     put_message(&u->messages, "assistant", answer);
-    prose_put(&question, &u->random, u->talk->conf.question_tokens,
-              u->talk->conf.tokens_per_word);
+    prose_put(&question, &u->random, u->talk->conf.question_tokens, u->talk->conf.tokens_per_word);
     put_message(&u->messages, "user", buf_str(&question));
     u->turn++;
 }
@@ -165,7 +165,9 @@ static void on_answer(void *arg, const struct load_result *r, struct str text)
     timer_start(u->timer, r->outcome != LOAD_OK ? BACKOFF_MS : t->conf.think_ms);
 }
 
-/* --- all ------------------------------------------------------------------------------------------------ */
+/* --- all
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* The subject comes first: starters share no prefix. */
 static char *starter_of(const struct talk_conf *c, uint64_t i)

@@ -21,14 +21,14 @@ struct talk;
 
 struct talk_conf {
     struct http_client *http;
-    const char *url;   /* of the server, without path */
+    const char *url; /* of the server, without path */
     const char *model;
     uint64_t concurrency;
     uint64_t conversations; /* to hold; 0 = as many as fit before the end */
     uint64_t n_starters, starter_tokens;
     uint64_t turns_min, turns_max, output_min, output_max;
     uint64_t question_tokens; /* about */
-    uint64_t think_ms; /* between an answer and the next turn */
+    uint64_t think_ms;        /* between an answer and the next turn */
     uint64_t timeout_ms;
     uint64_t seed, starter_seed; /* of the conversations; of the starters' texts */
     double tokens_per_word;

@@ -4,8 +4,8 @@
  *
  *     {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 2353]}
  *
- * timestamp is milliseconds since the start; each hash id stands for 512 tokens of the prompt, equal
- * ids for equal tokens with an equal past. Pure.
+ * timestamp is milliseconds since the start; each hash id stands for 512 tokens of the prompt,
+ * equal ids for equal tokens with an equal past. Pure.
  */
 #pragma once
 
@@ -18,9 +18,9 @@
 struct err;
 
 enum {
-    TRACE_BLOCK = 512,        /* tokens of a hash id */
+    TRACE_BLOCK = 512,         /* tokens of a hash id */
     TRACE_INPUT_MAX = 1 << 21, /* tokens of a prompt that we believe */
-    TRACE_LINE_MAX = 1 << 20, /* bytes */
+    TRACE_LINE_MAX = 1 << 20,  /* bytes */
 };
 
 struct trace_line {

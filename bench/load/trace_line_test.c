@@ -12,10 +12,11 @@ static void a_line_of_mooncake_is_read(void **state)
     struct err e;
 
     (void)state;
-    EXPECT_OK(trace_line_parse(STR("{\"timestamp\": 27482, \"input_length\": 1300, "
-                                   "\"output_length\": 52, \"hash_ids\": [46, 47, 2353], \"x\": {}}"),
-                               &t, &e),
-              &e);
+    EXPECT_OK(
+        trace_line_parse(STR("{\"timestamp\": 27482, \"input_length\": 1300, "
+                             "\"output_length\": 52, \"hash_ids\": [46, 47, 2353], \"x\": {}}"),
+                         &t, &e),
+        &e);
     assert_true(t.timestamp_ms == 27482);
     assert_int_equal(t.input_length, 1300);
     assert_int_equal(t.output_length, 52);
@@ -46,8 +47,7 @@ static void bad_lines_are_refused(void **state)
 
 static struct json *prompt_of(uint64_t *hash_ids, size_t n_ids, uint64_t length, uint64_t salt)
 {
-    const struct trace_line t = {.input_length = length, .hash_ids = hash_ids,
-                                 .n_hash_ids = n_ids};
+    const struct trace_line t = {.input_length = length, .hash_ids = hash_ids, .n_hash_ids = n_ids};
     AUTO(buf_done) struct buf text = BUF_NULL;
     struct json *v;
     struct err e;

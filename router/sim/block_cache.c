@@ -16,7 +16,7 @@ struct block {
 };
 
 struct block_cache {
-    struct map64 named; /* hash -> struct block */
+    struct map64 named;   /* hash -> struct block */
     struct list inactive; /* longest unused first */
     size_t capacity;
     size_t n_inactive, n_anonymous, n_computed;
@@ -66,8 +66,7 @@ void block_cache_flush(struct block_cache *c)
 
     c->n_evicted = 0;
     if (n > 0)
-        tell(c, (struct cache_event){
-                    .kind = CACHE_REMOVED, .removed = c->evicted, .n_removed = n});
+        tell(c, (struct cache_event){.kind = CACHE_REMOVED, .removed = c->evicted, .n_removed = n});
 }
 
 static void forget(struct block_cache *c, struct block *b)

@@ -7,10 +7,10 @@
  *                       ▲                                        │
  *                       └───────────────── hold ─────────────────┘
  *
- * A full block is named by its sequence hash. It may be reused once it is computed, and that is when
- * the stored event says so; a block that goes before it was computed leaves no trace. The last,
- * partial block of a sequence is anonymous and takes its name when it is full. Whoever holds a
- * block holds all before it and releases the last one first, so a block is always evicted before
+ * A full block is named by its sequence hash. It may be reused once it is computed, and that is
+ * when the stored event says so; a block that goes before it was computed leaves no trace. The
+ * last, partial block of a sequence is anonymous and takes its name when it is full. Whoever holds
+ * a block holds all before it and releases the last one first, so a block is always evicted before
  * its parent and the events never orphan one.
  *
  * Pure. One thread. Memory is bounded by the capacity.

@@ -303,10 +303,9 @@ static void a_dump_rebuilds_an_index_parents_first(void **state)
 
 int main(void)
 {
-    return TEST_RUN(
-        T(what_was_computed_is_found_again_and_told_once),
-        T(the_longest_unused_goes_first_and_leaves_before_roots),
-        T(what_was_never_computed_leaves_no_trace),
-        T(random_use_agrees_with_a_plain_model_and_with_an_index_fed_by_the_events),
-        T(a_dump_rebuilds_an_index_parents_first));
+    return TEST_RUN(T(what_was_computed_is_found_again_and_told_once),
+                    T(the_longest_unused_goes_first_and_leaves_before_roots),
+                    T(what_was_never_computed_leaves_no_trace),
+                    T(random_use_agrees_with_a_plain_model_and_with_an_index_fed_by_the_events),
+                    T(a_dump_rebuilds_an_index_parents_first));
 }

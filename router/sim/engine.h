@@ -14,8 +14,8 @@
  * and at its end its tokens come out and its blocks are computed. A prompt is admitted while
  * active blocks + its own <= (1 - watermark) * capacity. Cached leading blocks cost no prefill;
  * blocks that are still being computed by another sequence are shared but cost the same again.
- * When decoding finds no block, the longest running sequence is preempted: it gives up its blocks and
- * is prefilled anew later, with what it had generated; the items it had sent stay sent.
+ * When decoding finds no block, the longest running sequence is preempted: it gives up its blocks
+ * and is prefilled anew later, with what it had generated; the items it had sent stay sent.
  *
  * Pure and deterministic: time (monotonic, ns) and seed are arguments. One thread. Output tokens
  * are drawn from the given vocabulary, so that they decode to text.
@@ -35,30 +35,30 @@ struct engine;
 struct engine_seq; /* dead after its last item or engine_cancel() */
 
 struct engine_conf {
-    uint32_t block_size;             /* tokens */
-    size_t n_blocks;                 /* capacity */
-    size_t max_num_seqs;             /* running at once */
-    size_t max_num_batched_tokens;   /* of one pass */
-    size_t waiting_max;              /* submitted, not yet running; more are refused */
-    bool prefix_caching;             /* off: blocks die with their sequence and make no events */
+    uint32_t block_size;           /* tokens */
+    size_t n_blocks;               /* capacity */
+    size_t max_num_seqs;           /* running at once */
+    size_t max_num_batched_tokens; /* of one pass */
+    size_t waiting_max;            /* submitted, not yet running; more are refused */
+    bool prefix_caching;           /* off: blocks die with their sequence and make no events */
     bool chunked_prefill;
-    double watermark;                /* share of blocks that admission leaves free */
-    double speedup_ratio;            /* 0 = no delays */
+    double watermark;     /* share of blocks that admission leaves free */
+    double speedup_ratio; /* 0 = no delays */
     enum decode_timing decode_timing;
-    double eos_probability;          /* of each token after min_tokens; 0 = never */
-    const uint32_t *vocab;           /* output tokens; copied */
-    size_t n_vocab;                  /* at least 1 */
+    double eos_probability; /* of each token after min_tokens; 0 = never */
+    const uint32_t *vocab;  /* output tokens; copied */
+    size_t n_vocab;         /* at least 1 */
 };
 
 struct engine_job {
     const uint32_t *tokens; /* prompt, at least one; copied */
     size_t n_tokens;
-    uint32_t max_tokens;    /* at least 1 */
+    uint32_t max_tokens; /* at least 1 */
     uint32_t min_tokens;
     bool ignore_eos;
     bool has_eos;
-    uint32_t eos_id;        /* what an early end emits */
-    void *owner;            /* comes back in items */
+    uint32_t eos_id; /* what an early end emits */
+    void *owner;     /* comes back in items */
 };
 
 enum engine_finish { ENGINE_RUNS, ENGINE_EOS, ENGINE_LENGTH };
@@ -67,7 +67,7 @@ struct engine_item {
     void *owner;
     bool has_token; /* false: only the end is told (an outgrown sequence) */
     uint32_t token;
-    enum engine_finish finish; /* not ENGINE_RUNS: the last item; the sequence is gone */
+    enum engine_finish finish;           /* not ENGINE_RUNS: the last item; the sequence is gone */
     size_t n_prompt, n_cached, n_output; /* tokens; cached: found at the first admission */
 };
 

@@ -335,8 +335,12 @@ static void eos_ends_only_when_asked_for_and_after_min_tokens(void **state)
 {
     struct engine_conf conf = conf_of();
     const uint32_t prompt[] = {1, 2, 3};
-    struct engine_job job = {.tokens = prompt, .n_tokens = 3, .max_tokens = 50, .min_tokens = 7,
-                             .has_eos = true, .eos_id = 2};
+    struct engine_job job = {.tokens = prompt,
+                             .n_tokens = 3,
+                             .max_tokens = 50,
+                             .min_tokens = 7,
+                             .has_eos = true,
+                             .eos_id = 2};
     struct world w;
     struct err e;
 
@@ -435,9 +439,11 @@ static void random_load_keeps_every_invariant(void **state)
         if ((!t->seq || t->finish != ENGINE_RUNS || t->cancelled) && (random >> 24) % 2) {
             n_done += t->finish != ENGINE_RUNS;
             *t = (struct told){.seq = NULL};
-            assert_int_equal(submit(&w, k, 1 + (random >> 8) % 100, (random >> 4) % 60,
-                                    1 + (random >> 12) % 40), 0);
-        } else if (t->seq && t->finish == ENGINE_RUNS && !t->cancelled && (random >> 24) % 32 == 0) {
+            assert_int_equal(
+                submit(&w, k, 1 + (random >> 8) % 100, (random >> 4) % 60, 1 + (random >> 12) % 40),
+                0);
+        } else if (t->seq && t->finish == ENGINE_RUNS && !t->cancelled &&
+                   (random >> 24) % 32 == 0) {
             engine_cancel(w.engine, t->seq);
             t->cancelled = true;
         }
@@ -473,19 +479,17 @@ static void bad_limits_are_refused(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(the_timing_is_the_published_polynomial),
-                    T(a_request_takes_its_prefill_and_its_decodes),
-                    T(without_delays_the_clock_stands_still),
-                    T(a_prefix_that_was_computed_costs_no_prefill),
-                    T(what_is_being_computed_is_shared_but_costs_again),
-                    T(a_long_prompt_is_prefilled_in_chunks_beside_decodes),
-                    T(without_chunks_a_prompt_is_prefilled_whole),
-                    T(slots_and_watermark_limit_who_runs),
-                    T(the_oldest_is_preempted_and_still_gets_all_its_tokens),
-                    T(a_sequence_that_outgrows_the_cache_ends),
-                    T(eos_ends_only_when_asked_for_and_after_min_tokens),
-                    T(without_prefix_caching_nothing_is_kept_or_told),
-                    T(the_router_finds_a_prompt_and_its_answer_by_its_own_hashes),
-                    T(equal_seeds_give_equal_tokens), T(random_load_keeps_every_invariant),
-                    T(bad_limits_are_refused));
+    return TEST_RUN(
+        T(the_timing_is_the_published_polynomial), T(a_request_takes_its_prefill_and_its_decodes),
+        T(without_delays_the_clock_stands_still), T(a_prefix_that_was_computed_costs_no_prefill),
+        T(what_is_being_computed_is_shared_but_costs_again),
+        T(a_long_prompt_is_prefilled_in_chunks_beside_decodes),
+        T(without_chunks_a_prompt_is_prefilled_whole), T(slots_and_watermark_limit_who_runs),
+        T(the_oldest_is_preempted_and_still_gets_all_its_tokens),
+        T(a_sequence_that_outgrows_the_cache_ends),
+        T(eos_ends_only_when_asked_for_and_after_min_tokens),
+        T(without_prefix_caching_nothing_is_kept_or_told),
+        T(the_router_finds_a_prompt_and_its_answer_by_its_own_hashes),
+        T(equal_seeds_give_equal_tokens), T(random_load_keeps_every_invariant),
+        T(bad_limits_are_refused));
 }
