@@ -14,10 +14,15 @@ static void mark(struct detok *d)
 void detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *prompt, size_t n,
                 bool skip_special)
 {
+    size_t from = n > DETOK_CONTEXT ? n - DETOK_CONTEXT : 0;
+
+    /* Bytes in a row are text only from the start of a character on. */
+    while (from > 0 && n - from < DETOK_CONTEXT + 3 && tokenizer_is_continuation(t, prompt[from]))
+        from--;
     *d = (struct detok){.skip_special = skip_special};
     tokenizer_join_init(&d->join, t);
-    for (size_t i = n > DETOK_CONTEXT ? n - DETOK_CONTEXT : 0; i < n; i++)
-        tokenizer_join_push(&d->join, prompt[i], skip_special);
+    for (; from < n; from++)
+        tokenizer_join_push(&d->join, prompt[from], skip_special);
     mark(d);
 }
 

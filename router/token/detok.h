@@ -8,8 +8,8 @@
  * the middle of a character (wire.md 8.5). A character is never given in parts. Work per token is
  * O(1) amortised, however long a broken run lasts. One thread at a time.
  *
- * One thing is better than there: a prompt that ends within a character, as after a migration in
- * mid-stream, does not cost the characters that follow.
+ * One thing is better than there: a first window that begins or ends within a character does not
+ * cost the characters that follow.
  */
 #pragma once
 

@@ -32,6 +32,10 @@ struct translation {
     struct buf out;
 };
 
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* Superscripts and fractions of Latin-1, which Oniguruma counts as word characters. */
+#define LATIN_NUMBERS "\\xb2\\xb3\\xb9\\xbc-\\xbe"
+
 /* Inside a class the members stand alone, outside they need brackets. */
 static void put_class(struct translation *t, bool negated, const char *members)
 {
@@ -44,8 +48,7 @@ static void put_class(struct translation *t, bool negated, const char *members)
 
 static int translate_escape(struct translation *t, struct err *e)
 {
-    const char *word = t->flavour == REGEX_RUST ? "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}"
-                                                : "\\p{L}\\p{M}\\p{N}\\p{Pc}";
+    const char *word = t->flavour == REGEX_RUST ? WORD "\\p{Join_Control}" : WORD LATIN_NUMBERS;
     char c;
 
     if (t->at + 1 >= t->in.len)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The regular expressions of tokenizer files, run by PCRE2 with the meaning that the `tokenizers`
- * library gives them (Oniguruma: \s is White_Space, \w is letters, marks, numbers, connectors).
+ * library gives them (Oniguruma: \s is White_Space, \w is alphabetic, marks, digits, connectors and six
+ * signs of Latin-1).
  * What the two engines read differently is refused when the pattern is compiled.
  *
  * A struct regex is immutable; each thread matches with a scratch of its own. Work per search is
@@ -21,7 +22,7 @@ struct regex_scratch;
 enum regex_flavour {
     REGEX_ONIGURUMA, /* patterns written in a file */
     REGEX_LITERAL,   /* plain text to search for */
-    REGEX_RUST,      /* the library's own patterns: \w is alphabetic, marks, digits, connectors, joiners */
+    REGEX_RUST,      /* the library's own patterns: \w takes joiners and not the six signs */
 };
 
 /* -EINVAL malformed, -ENOTSUP read differently by the two engines. */

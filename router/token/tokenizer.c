@@ -203,14 +203,14 @@ uint32_t tokenizer_id_limit(const struct tokenizer *t)
 
 struct str tokenizer_token_text(const struct tokenizer *t, uint32_t id)
 {
-    struct str text = vocab_text(&t->added_text, id);
+    struct str text = vocab_text(&t->shown, id);
 
     return text.ptr ? text : vocab_text(&t->model, id);
 }
 
 bool tokenizer_find(const struct tokenizer *t, struct str token, uint32_t *ret_id)
 {
-    uint32_t id = vocab_find(&t->added_text, token);
+    uint32_t id = vocab_find(&t->added, token);
 
     if (id == VOCAB_NONE)
         id = vocab_find(&t->model, token);
@@ -223,4 +223,9 @@ bool tokenizer_find(const struct tokenizer *t, struct str token, uint32_t *ret_i
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id)
 {
     return id < t->limit && t->special[id];
+}
+
+bool tokenizer_is_continuation(const struct tokenizer *t, uint32_t id)
+{
+    return id < t->limit && t->decode.entries[id].byte >= 0x80 && t->decode.entries[id].byte < 0xc0;
 }

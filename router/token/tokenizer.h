@@ -80,6 +80,8 @@ struct str tokenizer_token_text(const struct tokenizer *t, uint32_t id);
 /* False when no token is spelt so. Special tokens such as "</s>" are found too. */
 MUST_CHECK bool tokenizer_find(const struct tokenizer *t, struct str token, uint32_t *ret_id);
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
+/* Whether the token stands for a byte within a character ("<0xA9>"). */
+bool tokenizer_is_continuation(const struct tokenizer *t, uint32_t id);
 
 /*
  * Decoding one token after another. The text so far is that of tokenizer_decode() over all ids

@@ -303,11 +303,11 @@ static int load_model(struct tokenizer *t, struct str json, struct err *e)
 /* Where the library puts a token: on its twin in the model, or behind everything. */
 static uint32_t place_added(const struct tokenizer *t, struct str content)
 {
-    uint32_t id = vocab_find(&t->added_text, content);
+    uint32_t id = vocab_find(&t->added, content);
 
     if (id == VOCAB_NONE)
         id = vocab_find(&t->model, content);
-    return id != VOCAB_NONE ? id : MAX(t->added_text.limit, (uint32_t)t->model.len);
+    return id != VOCAB_NONE ? id : MAX(t->added.limit, (uint32_t)t->model.len);
 }
 
 static bool flag(const struct json *token, const char *name)
@@ -330,13 +330,13 @@ static void mark_special(struct tokenizer *t, uint32_t id)
     t->special[id] = true;
 }
 
-static int match_added(struct tokenizer *t, const struct json *token, uint32_t id,
-                       struct regex_scratch *scratch, struct err *e)
+/* Enters a token under its id, and among those that are looked for in @text. */
+static int enter_added(struct tokenizer *t, const struct json *token, uint32_t id, struct str text,
+                       struct err *e)
 {
-    struct str content = str_from(json_get_cstr(token, "content"));
     struct added_token a = {id, flag(token, "single_word"), flag(token, "lstrip"),
                             flag(token, "rstrip")};
-    struct normalize_work work = {0};
+    struct str content = str_from(json_get_cstr(token, "content"));
     int r = 0;
 
     if (a.single_word && !t->word)
@@ -344,24 +344,22 @@ static int match_added(struct tokenizer *t, const struct json *token, uint32_t i
     if (r < 0)
         return r;
     t->added_raw.word = t->added_normalized.word = t->word;
-    if (!flag(token, "normalized")) {
-        added_add(&t->added_raw, content, a);
-        return 0;
-    }
-    r = normalize_run(&t->normalize, &work, scratch, content, MAX_TOKEN_BYTES, &content);
-    if (r == 0)
-        added_add(&t->added_normalized, content, a);
-    else
-        r = err_set(e, -E2BIG, "content is too long");
-    normalize_work_done(&work);
-    return r;
+    added_add(flag(token, "normalized") ? &t->added_normalized : &t->added_raw, text, a);
+    (void)vocab_add(&t->added, id, content);
+    (void)vocab_add(&t->shown, id, text);
+    /* The library knows a special token by its plain text, and so not when it prints otherwise. */
+    if (flag(token, "special") && str_eq(text, content))
+        mark_special(t, id);
+    return 0;
 }
 
 static int add_token(struct tokenizer *t, const struct json *token, struct regex_scratch *scratch,
                      struct err *e)
 {
-    struct str content = str_from(json_get_cstr(token, "content"));
+    struct str content = str_from(json_get_cstr(token, "content")), text = content;
+    struct normalize_work work = {0};
     uint32_t id;
+    int r = 0;
 
     if (!content.ptr || content.len > MAX_TOKEN_BYTES)
         return err_set(e, -EINVAL, "content is missing or too long");
@@ -370,10 +368,14 @@ static int add_token(struct tokenizer *t, const struct json *token, struct regex
     id = place_added(t, content);
     if (id >= TOKENIZER_MAX_VOCAB)
         return err_set(e, -E2BIG, "more than %d ids", TOKENIZER_MAX_VOCAB);
-    (void)vocab_add(&t->added_text, id, content);
-    if (flag(token, "special"))
-        mark_special(t, id);
-    return match_added(t, token, id, scratch, e);
+    if (flag(token, "normalized"))
+        r = normalize_run(&t->normalize, &work, scratch, content, MAX_TOKEN_BYTES, &text);
+    if (r < 0)
+        r = err_set(e, r, "content is too long");
+    else
+        r = enter_added(t, token, id, text, e);
+    normalize_work_done(&work);
+    return r;
 }
 
 static int load_added(struct tokenizer *t, const struct json *tokens, struct err *e)
@@ -399,7 +401,7 @@ static int load_added(struct tokenizer *t, const struct json *tokens, struct err
 
 static void load_texts(struct tokenizer *t)
 {
-    uint32_t limit = MAX(t->model.limit, t->added_text.limit);
+    uint32_t limit = MAX(t->model.limit, t->added.limit);
 
     if (limit > t->limit || !t->special)
         t->special = xreallocarray(t->special, MAX(limit, 1U), sizeof(*t->special));
@@ -491,7 +493,8 @@ struct tokenizer *tokenizer_free(struct tokenizer *t)
         return NULL;
     vocab_done(&t->model);
     vocab_done(&t->bytes);
-    vocab_done(&t->added_text);
+    vocab_done(&t->added);
+    vocab_done(&t->shown);
     bpe_done(&t->bpe);
     normalize_done(&t->normalize);
     split_done(&t->split);

@@ -18,7 +18,8 @@
 struct tokenizer {
     struct vocab model; /* as the file spells them */
     struct vocab bytes; /* byte-level models: the same tokens as raw bytes */
-    struct vocab added_text;
+    struct vocab added; /* added tokens as the file spells them: what they are found by */
+    struct vocab shown; /* the same after the normalizer, if they ask for it: what they print as */
     struct bpe bpe;
     struct normalize normalize;
     struct split split;

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""router/token, built as a shared library and called from Python."""
+
+import ctypes as c
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BASE = ["arena", "buf", "err", "json_pull", "json_put", "json_tree", "mem", "str"]
+
+
+class Str(c.Structure):
+    _fields_ = [("ptr", c.c_char_p), ("len", c.c_size_t)]
+
+
+class Ids(c.Structure):
+    _fields_ = [("ptr", c.POINTER(c.c_uint32)), ("len", c.c_size_t), ("cap", c.c_size_t)]
+
+
+class Buf(c.Structure):
+    _fields_ = [("base", c.c_void_p), ("start", c.c_size_t), ("len", c.c_size_t), ("cap", c.c_size_t)]
+
+
+class Err(c.Structure):
+    _fields_ = [("text", c.c_char * 512)]
+
+
+class Tm(c.Structure):
+    _fields_ = [(n, c.c_int) for n in "sec min hour mday mon year wday yday isdst".split()] + [
+        ("gmtoff", c.c_long), ("zone", c.c_char_p)]
+
+
+class Detok(c.Structure):
+    _fields_ = [("opaque", c.c_uint64 * 64)]  # larger than struct detok
+
+
+def build(folder):
+    """Compiles the sources and opens the result."""
+    sources = [ROOT / "lib/base" / f"{name}.c" for name in BASE]
+    sources += sorted(p for p in (ROOT / "router/token").glob("*.c")
+                      if not p.stem.endswith(("_test", "_fuzz", "_bench")))
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libcjson", "libpcre2-8"], check=True,
+                           capture_output=True, text=True).stdout
+    out = pathlib.Path(folder) / "token.so"
+    subprocess.run([os.environ.get("CC", "gcc"), "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{ROOT}",
+                    "-D_GNU_SOURCE", *map(str, sources), *shlex.split(flags), "-lm", "-o", str(out)],
+                   check=True)
+    return Library(c.CDLL(str(out)))
+
+
+class Library:
+    def __init__(self, dll):
+        self.dll = dll
+        ptr = c.c_void_p
+        for name, result, args in [
+            ("tokenizer_load", c.c_int, [c.POINTER(ptr), Str, c.POINTER(Err)]),
+            ("tokenizer_scratch_new", ptr, [ptr]),
+            ("tokenizer_encode", c.c_int, [ptr, ptr, Str, c.POINTER(Ids), c.POINTER(Err)]),
+            ("tokenizer_decode", None, [ptr, c.POINTER(c.c_uint32), c.c_size_t, c.c_bool, c.POINTER(Buf)]),
+            ("token_ids_done", None, [c.POINTER(Ids)]),
+            ("buf_done", None, [c.POINTER(Buf)]),
+            ("detok_init", None, [c.POINTER(Detok), ptr, c.POINTER(c.c_uint32), c.c_size_t, c.c_bool]),
+            ("detok_push", Str, [c.POINTER(Detok), c.c_uint32]),
+            ("detok_done", None, [c.POINTER(Detok)]),
+            ("json_parse", c.c_int, [c.POINTER(ptr), Str, c.POINTER(Err)]),
+            ("json_free", ptr, [ptr]),
+            ("template_parse", c.c_int, [c.POINTER(ptr), Str, c.POINTER(Err)]),
+            ("template_free", ptr, [ptr]),
+            ("template_render", c.c_int, [ptr, ptr, ptr, c.POINTER(Tm), c.POINTER(Buf), c.POINTER(Err)]),
+        ]:
+            function = getattr(dll, name)
+            function.restype, function.argtypes = result, args
+
+    def take(self, buf):
+        data = c.string_at(buf.base + buf.start, buf.len) if buf.len else b""
+        self.dll.buf_done(c.byref(buf))
+        return data.decode()
+
+
+def check(r, e):
+    if r < 0:
+        raise ValueError(e.text.decode(errors="replace"))
+
+
+class Tokenizer:
+    def __init__(self, lib, text):
+        self.lib, self.dll, self.t, e = lib, lib.dll, c.c_void_p(), Err()
+        data = text.encode()
+        check(self.dll.tokenizer_load(c.byref(self.t), Str(data, len(data)), c.byref(e)), e)
+        self.scratch = self.dll.tokenizer_scratch_new(self.t)
+
+    def encode(self, text):
+        ids, e, data = Ids(), Err(), text.encode()
+        check(self.dll.tokenizer_encode(self.t, self.scratch, Str(data, len(data)), c.byref(ids),
+                                        c.byref(e)), e)
+        out = ids.ptr[:ids.len]
+        self.dll.token_ids_done(c.byref(ids))
+        return out
+
+    def decode(self, ids, skip_special):
+        out = Buf()
+        self.dll.tokenizer_decode(self.t, (c.c_uint32 * len(ids))(*ids), len(ids), skip_special,
+                                  c.byref(out))
+        return self.lib.take(out)
+
+    def stream(self, prompt, ids):
+        """Text of each id, one after the other."""
+        d = Detok()
+        self.dll.detok_init(c.byref(d), self.t, (c.c_uint32 * len(prompt))(*prompt), len(prompt), False)
+        out = []
+        for i in ids:
+            s = self.dll.detok_push(c.byref(d), i)
+            out.append(c.string_at(s.ptr, s.len).decode() if s.len else "")
+        self.dll.detok_done(c.byref(d))
+        return out
+
+
+class Template:
+    def __init__(self, lib, source):
+        self.lib, self.dll, self.t, e = lib, lib.dll, c.c_void_p(), Err()
+        data = source.encode()
+        check(self.dll.template_parse(c.byref(self.t), Str(data, len(data)), c.byref(e)), e)
+
+    def render(self, variables, now):
+        data, v, out, e = json.dumps(variables).encode(), c.c_void_p(), Buf(), Err()
+        check(self.dll.json_parse(c.byref(v), Str(data, len(data)), c.byref(e)), e)
+        tm = Tm(now.second, now.minute, now.hour, now.day, now.month - 1, now.year - 1900,
+                now.isoweekday() % 7, now.timetuple().tm_yday - 1, 0)
+        r = self.dll.template_render(self.t, v, None, c.byref(tm), c.byref(out), c.byref(e))
+        self.dll.json_free(v)
+        check(r, e)
+        return self.lib.take(out)

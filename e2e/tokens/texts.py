@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that tokenizers disagree about: Unicode of all kinds, blanks, code, added tokens."""
+
+import pathlib
+
+LICENSE = pathlib.Path(__file__).resolve().parent.parent.parent / "LICENSE"
+WORDS = LICENSE.read_text().split()
+BLANKS = ["\n", "\t", "\r\n", "\n\n", "  \n", "\u00a0", "\u3000", "\u2003", "\u180e", "\x85", "\u2028"]
+TOKENS = ["<s>", "</s>", "<unk>", "<0x0A>", "▁", "<s", "</s></s>", " <s> ", "<|im_end|>",
+          "<|im_start|>user\n", "[PAD]", "\n\n<sp>  ", "x<sw>", "<sw>", " <sw> ", "<ls>", "  <ls>",
+          "<rs>  x", "naïve<norm>", "<norm>", "<|endoftext|>", "<<|im_end|>>"]
+CLUSTERS = ["👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "e\u0301", "n\u0303", "a\u0323\u0301", "ﷺ", "שלום", "مرحبا", "中文字",
+            "日本語", "한국어", "ᄒ\u1161\u11ab", "ß", "ﬁ", "½", "²", "Ⅷ", "١٢٣", "Å", "क़", "Ǆ", "İ"]
+CODE = ["def f(x):\n    return x**2\n", '{"a": [1, 2]}', "#include <stdio.h>", "for(;;)", "a_b->c",
+        "/* x */", "https://x.y/z?q=1&r=%20", "if (a && b) {\n\t\tfoo();\n\t}\n", "SELECT * FROM t;"]
+SHORT = ["don't", "I'M", "we'LL", "it'S", "'s", "'ſ", "x'd", "'RE", "they've"]
+BLOCKS = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x3FF), (0x400, 0x4FF), (0x5D0, 0x5EA),
+          (0x600, 0x6FF), (0x900, 0x97F), (0x4E00, 0x9FFF), (0x3040, 0x30FF), (0xAC00, 0xD7A3),
+          (0x1F300, 0x1FAFF)]
+ODD = [(0, 0x1F), (0x7F, 0x9F), (0x2000, 0x206F), (0xFE00, 0xFE0F), (0x1D400, 0x1D7FF)]
+ANY = [(0, 0xD7FF), (0xE000, 0x10FFFF)]
+
+
+def characters(rng, blocks, count):
+    return "".join(chr(rng.randint(*rng.choice(blocks))) for _ in range(count))
+
+
+def part(rng):
+    kind = rng.randrange(11)
+    if kind == 0:
+        return " " * rng.randint(1, 9)
+    if kind < 5:
+        return rng.choice([BLANKS, TOKENS, CLUSTERS, CODE][kind - 1])
+    if kind == 5:
+        return rng.choice(SHORT)
+    if kind == 6:
+        return str(rng.randint(0, 10 ** rng.randint(1, 12)))
+    if kind == 7:
+        return characters(rng, BLOCKS, rng.randint(1, 6))
+    if kind == 8:
+        return characters(rng, rng.choice([ODD, ANY]), 1)
+    return " ".join(rng.choices(WORDS, k=rng.randint(1, 10)))
+
+
+def text(rng):
+    return rng.choice(["", " ", ""]).join(part(rng) for _ in range(rng.randint(1, 12)))
