@@ -133,3 +133,10 @@ def cluster(tools):
     if kube.kubectl("get", "--raw", "/readyz", "--request-timeout=5s", check=False).returncode != 0:
         unavailable(f"no cluster here; run: {CLUSTER} up, then the tests through {CLUSTER} in")
     return kube
+
+
+@pytest.fixture(scope="session")
+def platform(cluster):
+    """The cluster with our chart installed for every namespace."""
+    from live import Platform
+    return Platform(cluster).ready()

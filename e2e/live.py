@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed platform and what runs on it: the API, graphs, their pods, and clients with load.
+
+The tests that use it run in the cluster's network (`cluster in`), so pods and Services are reached
+by address. What is waited for has a limit; nothing sleeps for its own sake.
+"""
+
+import base64
+import contextlib
+import http.client
+import json
+import pathlib
+import random
+import re
+import ssl
+import tempfile
+import threading
+import time
+import urllib.parse
+
+import pytest
+import yaml
+
+from conftest import CLUSTER, ROOT, run
+
+IMAGE = "commutator/dynamo:dev"
+MODEL = "example"
+BLOCK = 16  # tokens; small, so that short prompts have many
+CHART = ROOT / "charts/dynamo-platform"
+RELEASE, SYSTEM = "dynamo-platform", "dynamo-system"
+MANAGER = RELEASE + "-dynamo-operator-controller-manager"
+
+GRAPHS = "/apis/nvidia.com/v1alpha1/namespaces/{ns}/dynamographdeployments"
+COMPONENTS = "/apis/nvidia.com/v1alpha1/namespaces/{ns}/dynamocomponentdeployments"
+RECORDS = "/apis/nvidia.com/v1alpha1/namespaces/{ns}/dynamoworkermetadatas"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{ns}/deployments"
+REPLICA_SETS = "/apis/apps/v1/namespaces/{ns}/replicasets"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/{ns}/statefulsets"
+PODS = "/api/v1/namespaces/{ns}/pods"
+SERVICES = "/api/v1/namespaces/{ns}/services"
+CONFIG_MAPS = "/api/v1/namespaces/{ns}/configmaps"
+CLAIMS = "/api/v1/namespaces/{ns}/persistentvolumeclaims"
+ACCOUNTS = "/api/v1/namespaces/{ns}/serviceaccounts"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices"
+EVENTS = "/api/v1/namespaces/{ns}/events"
+NODES = "/api/v1/nodes"
+# Everything that a graph or one of its components may bring about, but volumes.
+MADE = (COMPONENTS, RECORDS, DEPLOYMENTS, REPLICA_SETS, PODS, SERVICES, CONFIG_MAPS, ACCOUNTS, ROLES, BINDINGS, SLICES)
+
+
+def eventually(holds, what, limit=60):
+    """The first true value of holds(), asked again and again until the limit in seconds."""
+    end = time.monotonic() + limit
+    while not (value := holds()):
+        if time.monotonic() > end:
+            pytest.fail(f"not within {limit} s: {what}; last: {value!r}")
+        time.sleep(0.03)
+    return value
+
+
+class Refused(Exception):
+    """An answer of the API server that is not a success."""
+
+    def __init__(self, status, text):
+        super().__init__(f"{status}: {text[:300]}")
+        self.status = status
+
+
+class Api:
+    """Kubernetes as its administrator, one short connection per call."""
+
+    def __init__(self, kubeconfig):
+        view = yaml.safe_load(pathlib.Path(kubeconfig).read_text())
+        user = view["users"][0]["user"]
+        cluster = view["clusters"][0]["cluster"]
+        self.address = urllib.parse.urlsplit(cluster["server"])
+        self.tls = ssl.create_default_context(
+            cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        with tempfile.NamedTemporaryFile() as pair:
+            pair.write(base64.b64decode(user["client-certificate-data"]))
+            pair.write(base64.b64decode(user["client-key-data"]))
+            pair.flush()
+            self.tls.load_cert_chain(pair.name)
+
+    def call(self, method, path, body=None, kind="application/json"):
+        conn = http.client.HTTPSConnection(self.address.hostname, self.address.port, context=self.tls, timeout=20)
+        with contextlib.closing(conn):
+            conn.request(method, path, None if body is None else json.dumps(body), {"Content-Type": kind})
+            answer = conn.getresponse()
+            text = answer.read().decode()
+        if answer.status >= 300:
+            raise Refused(answer.status, text)
+        return json.loads(text)
+
+    def get(self, path):
+        """The object, or None where there is none."""
+        try:
+            return self.call("GET", path)
+        except Refused as e:
+            if e.status == 404:
+                return None
+            raise
+
+    def items(self, path, selector=""):
+        return self.call("GET", path + ("?labelSelector=" + urllib.parse.quote(selector) if selector else ""))["items"]
+
+    def patch(self, path, change):
+        return self.call("PATCH", path, change, "application/merge-patch+json")
+
+    def up(self):
+        try:
+            return self.call("GET", "/api/v1/namespaces/default") is not None
+        except (OSError, Refused, ValueError, http.client.HTTPException):
+            return False
+
+
+# --- the platform -----------------------------------------------------------------------------------------
+
+
+class Platform:
+    """The cluster with our chart on it."""
+
+    def __init__(self, kube):
+        self.kube, self.api = kube, Api(kube.kubeconfig)
+
+    def install(self, *options, release=RELEASE, namespace=SYSTEM):
+        return self.kube.helm("upgrade", "--install", release, CHART, "--namespace", namespace, "--create-namespace",
+                              "--wait", "--timeout=150s", *options)
+
+    def ready(self):
+        """Installs the chart, with the image that was loaded last in every pod of it."""
+        old = self.api.get(DEPLOYMENTS.format(ns=SYSTEM) + "/" + MANAGER)
+        self.install("--set", "dynamo-operator.controllerManager.manager.image.tag=dev")
+        if old:  # the tag may have moved
+            self.kube.kubectl("rollout", "restart", "deployment", MANAGER, "-n", SYSTEM)
+            self.kube.kubectl("rollout", "status", "deployment", MANAGER, "-n", SYSTEM, "--timeout=90s")
+        return self
+
+    def pod(self, name, namespace=SYSTEM):
+        """The pod of the release whose app.kubernetes.io/name this is."""
+        return next(pod for pod in self.api.items(PODS.format(ns=namespace), f"app.kubernetes.io/name={name}")
+                    if "deletionTimestamp" not in pod["metadata"])
+
+    @contextlib.contextmanager
+    def namespace(self, name):
+        """A namespace for the time of a test, empty at the start and gone at the end."""
+        self.kube.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=120s")
+        self.kube.kubectl("create", "namespace", name)
+        try:
+            yield name
+        finally:
+            self.kube.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+    def apply(self, namespace, body):
+        """What `kubectl apply` does with a graph that is new."""
+        self.api.call("POST", GRAPHS.format(ns=namespace), body)
+        return Graph(self, namespace, body["metadata"]["name"])
+
+
+def kill(pod, container=None, signal="KILL"):
+    """Ends the processes of a pod's container at once, as an out-of-memory killer would."""
+    status = next(each for each in pod["status"]["containerStatuses"] if container in (None, each["name"]))
+    identity = status["containerID"].partition("//")[2]
+    run(CLUSTER, "node", "bash", "-c", 'for p in /proc/[0-9]*; do grep -qs "$0" $p/cgroup && kill -$1 ${p#/proc/}; done;'
+        " true", identity, signal)
+
+
+def restarts(pods):
+    return {pod["metadata"]["name"]: sum(c["restartCount"] for c in pod["status"].get("containerStatuses", []))
+            for pod in pods}
+
+
+def condition(item, kind):
+    return next((c for c in item.get("status", {}).get("conditions", []) if c["type"] == kind), {})
+
+
+# --- graphs -----------------------------------------------------------------------------------------------
+
+# What a careful administrator demands; the programs must do with it.
+LOCKED = {"runAsNonRoot": True, "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False,
+          "capabilities": {"drop": ["ALL"]}}
+
+
+def probe(path, port, period=1, failures=60):
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": period, "timeoutSeconds": 5,
+            "failureThreshold": failures}
+
+
+def mocker(*flags, speed=20, blocks=4096):
+    """The container of a worker: the mocker with the example model."""
+    return {"image": IMAGE, "imagePullPolicy": "IfNotPresent", "workingDir": "/workspace", "securityContext": LOCKED,
+            "command": ["python3", "-m", "dynamo.mocker"],
+            "args": ["--model-path", "/workspace/examples/model", "--model-name", MODEL, "--block-size", str(BLOCK),
+                     "--num-gpu-blocks-override", str(blocks), "--speedup-ratio", str(speed), *flags],
+            "startupProbe": probe("/health", 9090, failures=120), "readinessProbe": probe("/health", 9090, 1, 3),
+            "livenessProbe": probe("/live", 9090, 10, 6)}
+
+
+def graph(name, workers=2, mode="kv", speed=20, worker=None, frontend=None, **spec):
+    """A Frontend on a vendor's image and some mockers; worker and frontend add to the two services."""
+    services = {
+        "Frontend": {"componentType": "frontend", "replicas": 1, "envs": [{"name": "DYN_ROUTER_MODE", "value": mode}],
+                     "extraPodSpec": {"mainContainer": {
+                         "image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.2.1", "securityContext": LOCKED,
+                         "readinessProbe": probe("/health", 8000, 1, 3)}}} | (frontend or {}),
+        "Worker": {"componentType": "worker", "replicas": workers, "resources": {"limits": {"gpu": "1"}},
+                   "extraPodSpec": {"mainContainer": mocker(speed=speed)}} | (worker or {})}
+    return {"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment", "metadata": {"name": name},
+            "spec": {"services": services} | spec}
+
+
+class Graph:
+    """A DynamoGraphDeployment on the cluster."""
+
+    def __init__(self, platform, namespace, name):
+        self.platform, self.api, self.ns, self.name = platform, platform.api, namespace, name
+        self.path = GRAPHS.format(ns=namespace) + "/" + name
+
+    def get(self):
+        return self.api.get(self.path)
+
+    def patch(self, **spec):
+        return self.api.patch(self.path, {"spec": spec})
+
+    def ready(self, limit=90):
+        """Waits for the Ready condition of the generation that is asked for now."""
+        wanted = self.get()["metadata"]["generation"]
+
+        def holds():
+            item = self.get()
+            now = condition(item, "Ready")
+            return now.get("status") == "True" and now["observedGeneration"] >= wanted and item
+        try:
+            return eventually(holds, f"graph {self.name} is Ready", limit)
+        except BaseException:
+            print(json.dumps(self.get().get("status"), indent=1))
+            print(self.platform.kube.kubectl("get", "pods,events", "-n", self.ns, check=False).stdout)
+            raise
+
+    def serving(self, workers, limit=30):
+        """Waits until the frontend routes to so many workers."""
+        eventually(lambda: self.metrics().total("commutator_router_workers") == workers,
+                   f"{workers} workers behind {self.name}", limit)
+        return self
+
+    def pods(self, component=None):
+        selector = f"nvidia.com/dynamo-graph-deployment-name={self.name}"
+        return [pod for pod in self.api.items(PODS.format(ns=self.ns), selector)
+                if component in (None, pod["metadata"]["labels"]["nvidia.com/dynamo-component"])]
+
+    def frontend_pod(self):
+        return next(pod for pod in self.pods("Frontend") if "deletionTimestamp" not in pod["metadata"])
+
+    @property
+    def address(self):
+        """HOST:PORT of the frontend's Service."""
+        if not hasattr(self, "_address"):
+            service = self.api.get(SERVICES.format(ns=self.ns) + f"/{self.name}-frontend")
+            self._address = f"{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+        return self._address
+
+    def fetch(self, path):
+        return fetch(self.address, path)
+
+    def metrics(self):
+        return Metrics(self.fetch("/metrics"))
+
+    def health(self):
+        return json.loads(self.fetch("/health"))
+
+    def worker_pods(self):
+        """Instance id to pod, of the workers that the frontend knows."""
+        pods = {pod["status"].get("podIP"): pod for pod in self.pods("Worker")}
+        return {each["instance_id"]: pods.get(each["transport"]["tcp"].split(":")[0])
+                for each in self.health()["instances"]}
+
+    def post(self, body, path="/v1/completions", timeout=60):
+        """Status and answer of one request."""
+        return post(self.address, path, {"model": MODEL} | body, timeout)
+
+    def complete(self, prompt, max_tokens=4, **rest):
+        status, answer = self.post({"prompt": prompt, "max_tokens": max_tokens} | rest)
+        assert status == 200, answer
+        return answer
+
+    def stream(self, prompt, max_tokens, **rest):
+        return Stream(self.address, {"model": MODEL, "prompt": prompt, "max_tokens": max_tokens} | rest)
+
+    def flip(self, mode):
+        """Asks for a routing mode, and returns when it was asked for and the new generation."""
+        asked = time.monotonic()
+        changed = self.patch(services={"Frontend": {"envs": [{"name": "DYN_ROUTER_MODE", "value": mode}]}})
+        return asked, changed["metadata"]["generation"]
+
+    def applied(self, generation, status="True", limit=20):
+        """Waits for the verdict on a routing generation and returns the condition."""
+        def holds():
+            now = condition(self.get(), "RoutingApplied")
+            return now.get("observedGeneration", 0) >= generation and now["status"] == status and now
+        return eventually(holds, f"RoutingApplied={status} for generation {generation}", limit)
+
+    def events(self, reason):
+        return [event for event in self.api.items(EVENTS.format(ns=self.ns))
+                if event["reason"] == reason and event["involvedObject"]["name"] == self.name]
+
+    def log(self):
+        return self.platform.kube.kubectl("logs", f"deployment/{self.name}-frontend", "-n", self.ns).stdout
+
+    def delete(self):
+        self.api.call("DELETE", self.path)
+
+
+def left_of(api, namespace):
+    """Everything in a namespace that a graph may have made."""
+    return sorted(f"{path.rpartition('/')[2]}/{item['metadata']['name']}" for path in MADE
+                  for item in api.items(path.format(ns=namespace))
+                  if item["metadata"]["name"] not in ("default", "kube-root-ca.crt"))
+
+
+# --- clients ----------------------------------------------------------------------------------------------
+
+
+def fetch(address, path):
+    conn = http.client.HTTPConnection(address, timeout=10)
+    with contextlib.closing(conn):
+        conn.request("GET", path)
+        return conn.getresponse().read().decode()
+
+
+def post(address, path, body, timeout=60):
+    conn = http.client.HTTPConnection(address, timeout=timeout)
+    with contextlib.closing(conn):
+        conn.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = conn.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+class Metrics:
+    """A text exposition: total("name", label="value") adds up the series that match."""
+
+    LINE = re.compile(r'^(\w+)(?:\{(.*)\})? (\S+)$', re.M)
+
+    def __init__(self, text):
+        self.series = [(name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value))
+                       for name, labels, value in self.LINE.findall(text)]
+
+    def find(self, name, **labels):
+        return [(have, value) for each, have, value in self.series
+                if each == name and labels.items() <= have.items()]
+
+    def total(self, name, **labels):
+        return sum(value for _, value in self.find(name, **labels))
+
+
+def prompt(seed, blocks):
+    """A prompt of so many full blocks as token ids, always the same for a seed."""
+    draw = random.Random(f"prompt {seed}")
+    return [draw.randrange(300, 6000) for _ in range(blocks * BLOCK)]
+
+
+class Stream:
+    """One streaming request, read event by event."""
+
+    def __init__(self, address, body):
+        self.conn = http.client.HTTPConnection(address, timeout=60)
+        self.conn.request("POST", "/v1/completions", json.dumps(body | {"stream": True}),
+                          {"Content-Type": "application/json"})
+        self.answer = None
+
+    def __iter__(self):
+        """The data of each event, up to the end of the stream; [DONE] as None."""
+        self.answer = self.answer or self.conn.getresponse()
+        if self.answer.status != 200:
+            raise AssertionError(self.answer.read().decode())
+        for line in self.answer:
+            if line.startswith(b"data: "):
+                data = line[6:].strip()
+                yield None if data == b"[DONE]" else json.loads(data)
+
+    def close(self):
+        """Goes away as a client that was killed does."""
+        if self.answer:
+            self.answer.close()
+        self.conn.close()
+
+
+class Load:
+    """Clients that ask without a pause, each the next of its prompts, for the time of a `with`."""
+
+    def __init__(self, address, prompts, clients=8, max_tokens=4):
+        self.address, self.prompts, self.max_tokens = address, prompts, max_tokens
+        self.answered, self.failures = 0, []
+        self._stop = threading.Event()
+        self._count = threading.Lock()
+        self._threads = [threading.Thread(target=self._client, args=(i,)) for i in range(clients)]
+
+    def _client(self, number):
+        conn = http.client.HTTPConnection(self.address, timeout=30)
+        draw = random.Random(number)
+        while not self._stop.is_set():
+            body = {"model": MODEL, "prompt": draw.choice(self.prompts), "max_tokens": self.max_tokens}
+            try:
+                conn.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+                answer = conn.getresponse()
+                text = answer.read().decode()
+                right = answer.status == 200 and json.loads(text)["usage"]["completion_tokens"] == self.max_tokens
+                failure = None if right else f"{answer.status}: {text[:200]}"
+            except (OSError, ValueError, http.client.HTTPException) as e:
+                failure = repr(e)
+                conn.close()
+            with self._count:
+                self.answered += failure is None
+                if failure:
+                    self.failures.append(failure)
+
+    def more(self, requests, limit=60):
+        """Waits for so many further answers."""
+        goal = self.answered + requests
+        eventually(lambda: self.answered >= goal or self.failures, f"{requests} more answers", limit)
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
