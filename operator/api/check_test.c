@@ -104,6 +104,17 @@ static void test_update_rules(void **state)
     }
 }
 
+static void test_warnings(void **state)
+{
+    (void)state;
+    expect_problems(
+        check_graph_warnings,
+        "{\"metadata\":{\"name\":\"v35\",\"namespace\":\"val\"},\"spec\":{\"services\":{"
+        "\"W\":{\"dynamoNamespace\":\"x\"},\"V\":{\"dynamoNamespace\":\"\"}}}}",
+        "spec.services[W].dynamoNamespace is deprecated and ignored. Value 'x' will be "
+        "replaced with 'val-v35'. Remove this field from your configuration");
+}
+
 /* --- against the answers of the reference's webhook ------------------------------------------- */
 
 /* Rules of which we know a better one. */
@@ -197,5 +208,6 @@ static void test_reference_webhook(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_graph_rules), T(test_update_rules), T(test_reference_webhook));
+    return TEST_RUN(T(test_graph_rules), T(test_update_rules), T(test_warnings),
+                    T(test_reference_webhook));
 }
