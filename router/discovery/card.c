@@ -10,7 +10,7 @@
 #include "router/discovery/records.h"
 #include "router/wire/fields.h"
 
-/* --- life --------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void file_done(struct card_file *f)
 {
@@ -55,7 +55,7 @@ struct model_card *model_card_new(void)
     return c;
 }
 
-/* --- checksum ----------------------------------------------------------------------------------- */
+/* --- checksum --------------------------------------------------------------------------------- */
 
 /* wire.md §3.4 */
 void model_card_sum(struct model_card *c, struct str prompt_context, uint32_t context_length)
@@ -76,7 +76,7 @@ void model_card_sum(struct model_card *c, struct str prompt_context, uint32_t co
     digest_blake3_hex(buf_str(&text), c->mdc_sum);
 }
 
-/* --- reading ------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 enum {
     HAS_NAME = 1,
@@ -183,7 +183,7 @@ static const struct {
     const char *name;
     unsigned flag;
 } flag_names[] = {
-    {"Chat", MODEL_CHAT},          {"Completions", MODEL_COMPLETIONS},
+    {"Chat", MODEL_CHAT},           {"Completions", MODEL_COMPLETIONS},
     {"Embedding", MODEL_EMBEDDING}, {"TensorBased", MODEL_TENSOR},
     {"Prefill", MODEL_PREFILL},
 };
@@ -437,7 +437,7 @@ int model_card_parse(struct model_card **ret, struct str json, struct err *e)
     return 0;
 }
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void file_put(struct json_put *j, const char *key, const char *tag,
                      const struct card_file *f, bool always)
@@ -539,8 +539,9 @@ static void type_put(struct json_put *j, unsigned flags)
 
 void model_card_put(struct buf *out, const struct model_card *c)
 {
-    static const char *const inputs[] = {
-        [MODEL_INPUT_TEXT] = "Text", [MODEL_INPUT_TOKENS] = "Tokens", [MODEL_INPUT_TENSOR] = "Tensor"};
+    static const char *const inputs[] = {[MODEL_INPUT_TEXT] = "Text",
+                                         [MODEL_INPUT_TOKENS] = "Tokens",
+                                         [MODEL_INPUT_TENSOR] = "Tensor"};
     struct json_put j = json_put_on(out);
 
     json_put_object(&j);

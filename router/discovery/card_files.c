@@ -17,7 +17,7 @@
 
 enum { MODEL_FILE_BYTES_MAX = 512 << 20 };
 
-/* --- making a card ------------------------------------------------------------------------------ */
+/* --- making a card ---------------------------------------------------------------------------- */
 
 static int read_fd(int fd, const char *path, struct buf *out, struct err *e)
 {
@@ -151,7 +151,7 @@ int model_card_build(struct model_card **ret, const struct model_card_spec *spec
     return 0;
 }
 
-/* --- finding files ------------------------------------------------------------------------------ */
+/* --- finding files ---------------------------------------------------------------------------- */
 
 void model_files_done(struct model_files *f)
 {
@@ -203,15 +203,15 @@ static int file_resolve(const struct model_card *c, const char *root, const stru
     if (*ret)
         return 0;
     if (strncmp(f->path, "http://", 7) == 0 || strncmp(f->path, "https://", 8) == 0)
-        return err_set(e, -ENOTSUP, "model '%.100s': '%.200s' would have to be fetched", c->display_name,
-                       f->path);
+        return err_set(e, -ENOTSUP, "model '%.100s': '%.200s' would have to be fetched",
+                       c->display_name, f->path);
     return err_set(e, -ENOENT,
                    "model '%.100s': '%.150s' does not exist here, nor does %.40s below '%.100s'",
                    c->display_name, f->path, name, root ? root : c->display_name);
 }
 
-int model_files_resolve(const struct model_card *c, const char *model_root,
-                        struct model_files *ret, struct err *e)
+int model_files_resolve(const struct model_card *c, const char *model_root, struct model_files *ret,
+                        struct err *e)
 {
     AUTO(model_files_done) struct model_files f = {0};
     const struct {

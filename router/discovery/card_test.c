@@ -6,6 +6,7 @@
 
 #include "lib/base/digest.h"
 #include "lib/base/test.h"
+#include "router/wire/walk.h"
 
 #define X64(d) d d d d d d d d
 
@@ -15,19 +16,30 @@ static void test_sum(void **state)
     static const struct {
         const char *json, *sum;
     } cases[] = {
-        {"{\"display_name\":\"m\",\"slug\":\"m\",\"model_info\":{\"hf_config_json\":{\"path\":\"c\","
-         "\"checksum\":\"blake3:" X64("00000000") "\"}},\"tokenizer\":{\"hf_tokenizer_json\":{"
-         "\"path\":\"t\",\"checksum\":\"blake3:" X64("11111111") "\"}},\"context_length\":2048,"
-         "\"kv_cache_block_size\":16,\"migration_limit\":0,\"model_type\":\"Chat\","
-         "\"model_input\":\"Tokens\"}",
+        {"{\"display_name\":\"m\",\"slug\":\"m\",\"model_info\":{\"hf_config_json\":{\"path\":"
+         "\"c\","
+         "\"checksum\":\"blake3:" X64(
+             "00000000") "\"}},\"tokenizer\":{\"hf_tokenizer_json\":{"
+                         "\"path\":\"t\",\"checksum\":\"blake3:" X64(
+                             "11111111") "\"}},\"context_length\":2048,"
+                                         "\"kv_cache_block_size\":16,\"migration_limit\":0,\"model_"
+                                         "type\":\"Chat\","
+                                         "\"model_input\":\"Tokens\"}",
          "a15d3c41cac38b802abcabb39e888d1766f3aa2da30cb1333c14d549914d16e1"},
         {"{\"display_name\":\"m\",\"slug\":\"m\",\"source_path\":\"/models/m\",\"model_info\":{"
-         "\"hf_config_json\":{\"path\":\"c\",\"checksum\":\"blake3:" X64("00000000") "\"}},"
-         "\"tokenizer\":{\"hf_tokenizer_json\":{\"path\":\"t\",\"checksum\":\"blake3:"
-         X64("11111111") "\"}},\"prompt_formatter\":{\"hf_tokenizer_config_json\":{\"path\":\"p\","
-         "\"checksum\":\"blake3:" X64("22222222") "\"}},\"context_length\":8192,"
-         "\"kv_cache_block_size\":64,\"migration_limit\":0,\"model_type\":\" Completions|Chat\","
-         "\"model_input\":\"Tokens\",\"unknown\":[{}]}",
+         "\"hf_config_json\":{\"path\":\"c\",\"checksum\":\"blake3:" X64(
+             "00000000") "\"}},"
+                         "\"tokenizer\":{\"hf_tokenizer_json\":{\"path\":\"t\",\"checksum\":"
+                         "\"blake3:" X64(
+                             "11111111") "\"}},\"prompt_formatter\":{\"hf_tokenizer_config_json\":{"
+                                         "\"path\":\"p\","
+                                         "\"checksum\":\"blake3:" X64(
+                                             "22222222") "\"}},\"context_length\":8192,"
+                                                         "\"kv_cache_block_size\":64,\"migration_"
+                                                         "limit\":0,\"model_type\":\" "
+                                                         "Completions|Chat\","
+                                                         "\"model_input\":\"Tokens\",\"unknown\":[{"
+                                                         "}]}",
          "3aa4b3308e4fe13636f80c82054f296c06d3e970070677ca335aa3ee01e2d32e"},
     };
 
@@ -57,19 +69,24 @@ static void test_read(void **state)
         {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7}", NULL, 7, 0, 0, 1},
         {HEAD REST ",\"model_type\":\"Prefill\",\"context_length\":7}", NULL, 7, 1, 0, 1},
         {HEAD REST ",\"model_type\":\"Chat | Novel\",\"worker_type\":\"prefill\","
-         "\"architectural_max_context_length\":9}", NULL, 9, 1, 0, 1},
+                   "\"architectural_max_context_length\":9}",
+         NULL, 9, 1, 0, 1},
         {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":0,\"runtime_config\":{"
-         "\"context_length\":5,\"data_parallel_start_rank\":2,\"data_parallel_size\":4,"
-         "\"runtime_data\":{\"x\":99999999999999999999}}}", NULL, 5, 0, 2, 4},
+                   "\"context_length\":5,\"data_parallel_start_rank\":2,\"data_parallel_size\":4,"
+                   "\"runtime_data\":{\"x\":99999999999999999999}}}",
+         NULL, 5, 0, 2, 4},
         {HEAD REST ",\"model_type\":\"Chat\"}", "context_length", 0, 0, 0, 0},
         {HEAD REST ",\"context_length\":7}", "model_type", 0, 0, 0, 0},
-        {"{\"slug\":\"m\"," REST ",\"model_type\":\"Chat\",\"context_length\":7}", "display_name", 0, 0, 0, 0},
+        {"{\"slug\":\"m\"," REST ",\"model_type\":\"Chat\",\"context_length\":7}", "display_name",
+         0, 0, 0, 0},
         {"{\"display_name\":\"m\",\"slug\":\"M!\"," REST ",\"model_type\":\"Chat\","
-         "\"context_length\":7}", "slug", 0, 0, 0, 0},
+         "\"context_length\":7}",
+         "slug", 0, 0, 0, 0},
         {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":-7}", "range", 0, 0, 0, 0},
         {HEAD REST ",\"model_type\":7,\"context_length\":7}", "string", 0, 0, 0, 0},
         {"{\"display_name\":\"a\\u0000b\",\"slug\":\"m\"," REST ",\"model_type\":\"Chat\","
-         "\"context_length\":7}", "NUL", 0, 0, 0, 0},
+         "\"context_length\":7}",
+         "NUL", 0, 0, 0, 0},
         {"null", "display_name", 0, 0, 0, 0},
     };
 
@@ -155,9 +172,7 @@ static void test_build_and_resolve(void **state)
     assert_non_null(strstr(e.text, "hf://My/Model/config.json"));
     EXPECT_OK(model_files_resolve(moved, root, &g, &e), &e);
     assert_string_equal(g.chat_template, want);
-    AUTO(mem_free) char *rm = xasprintf("rm -r %s", root);
-
-    assert_int_equal(system(rm), 0);
+    remove_tree(root);
 }
 
 int main(void)

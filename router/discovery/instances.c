@@ -20,7 +20,7 @@ struct instances {
     struct loop *loop;
     struct store *store;
     struct instances_conf conf;
-    char *ns_filter; /* NULL = all */
+    char *ns_filter;        /* NULL = all */
     struct strmap *entries; /* store key → struct entry */
     uint64_t next_seq;
     bool dirty, synced, up, freed;
@@ -29,7 +29,7 @@ struct instances {
     struct model_table *table;
 };
 
-/* --- entries ------------------------------------------------------------------------------------ */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 static void entry_clear(struct entry *en)
 {
@@ -155,7 +155,7 @@ static void on_state(void *arg, bool up, const char *why)
     ix->up = up;
 }
 
-/* --- the table in force ------------------------------------------------------------------------- */
+/* --- the table in force ----------------------------------------------------------------------- */
 
 static struct model_table *table_swap(struct instances *ix, struct model_table *take_table)
 {
@@ -225,7 +225,7 @@ struct model_table *instances_table(const struct instances *ix)
     return t;
 }
 
-/* --- life --------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 int instances_new(struct instances **ret, struct loop *l, struct store *store,
                   const struct instances_conf *conf, struct err *e)

@@ -26,8 +26,8 @@
 #include "router/discovery/store.h"
 
 struct worker {
-    uint64_t id;    /* instance id */
-    char *address;  /* tcp transport: "ip:port/<id hex>/<endpoint>" */
+    uint64_t id;             /* instance id */
+    char *address;           /* tcp transport: "ip:port/<id hex>/<endpoint>" */
     struct model_card *card; /* the worker's own card, else the model's */
 };
 
@@ -50,7 +50,7 @@ struct event_channel {
 /* Immutable. */
 struct model_table {
     struct ref ref;
-    uint64_t version; /* counts up */
+    uint64_t version;            /* counts up */
     struct served_model *models; /* by name, then is_prefill */
     size_t n_models;
     struct event_channel *channels;

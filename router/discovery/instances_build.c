@@ -4,7 +4,7 @@
 #include "lib/base/map64.h"
 #include "router/discovery/instances_inner.h"
 
-/* --- life of a table ---------------------------------------------------------------------------- */
+/* --- life of a table -------------------------------------------------------------------------- */
 
 static void served_done(struct served_model *m)
 {
@@ -76,7 +76,7 @@ const struct worker *served_model_worker(const struct served_model *m, uint64_t 
     return low < m->n_workers && m->workers[low].id == id ? &m->workers[low] : NULL;
 }
 
-/* --- models ------------------------------------------------------------------------------------- */
+/* --- models ----------------------------------------------------------------------------------- */
 
 /* The good entries of one kind, oldest first. */
 struct picks {
@@ -142,7 +142,7 @@ static bool is_of(const struct entry *en, const struct served_model *m)
            strcmp(en->ns, m->ns) == 0;
 }
 
-/* --- workers ------------------------------------------------------------------------------------ */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -202,7 +202,7 @@ static void workers_unique(struct served_model *m)
     m->n_workers = n;
 }
 
-/* --- channels and the whole --------------------------------------------------------------------- */
+/* --- channels and the whole ------------------------------------------------------------------- */
 
 static void channels_collect(struct model_table *t, const struct picks *channels)
 {

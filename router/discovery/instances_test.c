@@ -138,7 +138,7 @@ static void test_life_of_a_model(void **state)
     card_put(&rig, 2, "a", "m", 16, "Chat"); /* before its endpoint */
     assert_string_equal(turn(&rig), "");
     endpoint_put(&rig, 2, "a");
-    endpoint_put(&rig, 1, "a"); /* without a card: still routed to */
+    endpoint_put(&rig, 1, "a");                        /* without a card: still routed to */
     assert_string_equal(turn(&rig), "+w m 1;+w m 2;"); /* one turn, one change */
     t = instances_table(rig.ix);
     m = model_table_find(t, STR("m"), false);
@@ -174,8 +174,7 @@ static void test_refused_card(void **state)
     assert_string_equal(turn(&rig), "+w m 3;");
     assert_int_equal(instances_stats(rig.ix).refused_cards, 1); /* told once */
     gone(&rig, RECORD_MODEL, 1, "a"); /* now the other one defines the model */
-    assert_string_equal(turn(&rig),
-                        "-w m 1;-w m 2;-w m 3;-model m;+model m;+w m 1;+w m 2;+w m 3;");
+    assert_string_equal(turn(&rig), "-w m 1;-w m 2;-w m 3;-model m;+model m;+w m 1;+w m 2;+w m 3;");
     rig_done(&rig);
 }
 

@@ -56,7 +56,7 @@ struct kube_join *kube_join_free(struct kube_join *j)
     return NULL;
 }
 
-/* --- EndpointSlices ----------------------------------------------------------------------------- */
+/* --- EndpointSlices --------------------------------------------------------------------------- */
 
 /* The API's own rule: an unknown readiness counts as ready. */
 static bool is_ready(const struct json *endpoint)
@@ -77,7 +77,7 @@ void kube_join_slice(struct kube_join *j, const char *name, const struct json *s
         return;
     }
     pods = strmap_new();
-    JSON_FOREACH(endpoint, json_get(slice, "endpoints")) {
+    JSON_FOREACH (endpoint, json_get(slice, "endpoints")) {
         const char *pod = json_get_cstr(json_get(endpoint, "targetRef"), "name");
 
         if (pod && is_ready(endpoint))
@@ -98,7 +98,7 @@ static bool pod_is_ready(const struct kube_join *j, struct str pod)
     return false;
 }
 
-/* --- DynamoWorkerMetadata ------------------------------------------------------------------------ */
+/* --- DynamoWorkerMetadata --------------------------------------------------------------------- */
 
 /* One of the maps of spec.data; null and absent are the same. */
 static void map_read(struct json_pull *p, struct str map, struct metadata *m)
@@ -212,7 +212,7 @@ int kube_join_metadata(struct kube_join *j, const char *name, struct str raw, st
     return 0;
 }
 
-/* --- the join ------------------------------------------------------------------------------------ */
+/* --- the join --------------------------------------------------------------------------------- */
 
 static bool counts(const struct kube_join *j, struct str name, const struct metadata *m)
 {

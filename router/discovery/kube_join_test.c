@@ -52,10 +52,16 @@ static void slice_set(struct kube_join *j, const char *name, const char *text)
     kube_join_slice(j, name, v);
 }
 
-#define POD(name, ready) "{\"conditions\":{\"ready\":" ready "},\"targetRef\":{\"kind\":\"Pod\",\"name\":\"" name "\"}}"
-#define EP(id) "{\"type\":\"Endpoint\",\"component\":\"b\",\"endpoint\":\"g\",\"namespace\":\"n\",\"instance_id\":" id ",\"transport\":{\"tcp\":\"1.2.3.4:5/a/g\"}}"
+#define POD(name, ready)                                                                           \
+    "{\"conditions\":{\"ready\":" ready "},\"targetRef\":{\"kind\":\"Pod\",\"name\":\"" name "\"}" \
+    "}"
+#define EP(id)                                                                                     \
+    "{\"type\":\"Endpoint\",\"component\":\"b\",\"endpoint\":\"g\",\"namespace\":\"n\","           \
+    "\"instance_id\":" id ",\"transport\":{\"tcp\":\"1.2.3.4:5/a/g\"}}"
 #define CR(maps) "{\"metadata\":{\"name\":\"x\"},\"spec\":{\"data\":{" maps "}}}"
-#define CR_OF(pod, maps) "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"Pod\",\"name\":\"" pod "\"}]},\"spec\":{\"data\":{" maps "}}}"
+#define CR_OF(pod, maps)                                                                           \
+    "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"Pod\",\"name\":\"" pod                        \
+    "\"}]},\"spec\":{\"data\":{" maps "}}}"
 
 static void test_join(void **state)
 {
@@ -76,7 +82,10 @@ static void test_join(void **state)
     assert_int_equal(s.puts + s.gones, 0);
 
     /* Same keys, other content: told. Missing and null maps are empty ones. */
-    EXPECT_OK(kube_join_metadata(j, "pod-a", STR(CR("\"endpoints\":{\"k\":" EP("2") "},\"model_cards\":null")), &e), &e);
+    EXPECT_OK(kube_join_metadata(j, "pod-a",
+                                 STR(CR("\"endpoints\":{\"k\":" EP("2") "},\"model_cards\":null")),
+                                 &e),
+              &e);
     EXPECT_OK(kube_join_metadata(j, "pod-b", STR(CR("\"endpoints\":{\"k\":" EP("3") "}")), &e), &e);
     report(j, &s);
     assert_int_equal(s.puts, 1);
@@ -88,7 +97,9 @@ static void test_join(void **state)
     assert_int_equal(s.stats.records, 2);
 
     /* A container's resource counts by its owner. */
-    EXPECT_OK(kube_join_metadata(j, "pod-c-side", STR(CR_OF("pod-c", "\"endpoints\":{\"k\":" EP("4") "}")), &e), &e);
+    EXPECT_OK(kube_join_metadata(j, "pod-c-side",
+                                 STR(CR_OF("pod-c", "\"endpoints\":{\"k\":" EP("4") "}")), &e),
+              &e);
     slice_set(j, "s3", "{\"endpoints\":[{\"targetRef\":{\"name\":\"pod-c\"}}]}");
     report(j, &s);
     assert_int_equal(s.puts, 1);
@@ -132,13 +143,14 @@ static void test_live_capture(void **state)
     struct err e;
 
     (void)state;
-    JSON_FOREACH(item, json_get(slices, "items"))
+    JSON_FOREACH (item, json_get(slices, "items"))
         kube_join_slice(j, json_get_cstr(json_get(item, "metadata"), "name"), item);
-    JSON_FOREACH(item, json_get(metadata, "items")) {
+    JSON_FOREACH (item, json_get(metadata, "items")) {
         AUTO(mem_free) char *raw = json_to_cstr(item);
 
         EXPECT_OK(kube_join_metadata(j, json_get_cstr(json_get(item, "metadata"), "name"),
-                                     str_from(raw), &e), &e);
+                                     str_from(raw), &e),
+                  &e);
     }
     report(j, &s);
     print_message("%zu records\n", s.puts);

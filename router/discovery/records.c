@@ -18,7 +18,7 @@ static const struct {
     [RECORD_EVENT_SOURCE] = {"EventSource", "v1/event_sources"},
 };
 
-/* --- reading ------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct reading {
     struct json_pull p;
@@ -221,7 +221,7 @@ int record_parse(struct str json, struct buf *scratch, struct record *ret, struc
     return 0;
 }
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void member_put(struct json_put *j, const char *key, struct str value)
 {
@@ -353,7 +353,7 @@ void record_put(struct buf *out, const struct record *rec, bool combined)
     json_put_object_end(&j);
 }
 
-/* --- names -------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 const char *record_bucket(enum record_kind kind)
 {

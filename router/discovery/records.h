@@ -42,9 +42,9 @@ struct record {
     uint64_t instance_id; /* of the worker; of the publisher in 1.x channels and sources */
     enum transport transport;
     struct str address;
-    struct str codec;        /* Endpoint: request_plane_codec; "" = json only. Never written. */
-    struct str card_json;    /* Model */
-    struct str model_suffix; /* Model: slug of a LoRA; empty for a base model */
+    struct str codec;         /* Endpoint: request_plane_codec; "" = json only. Never written. */
+    struct str card_json;     /* Model */
+    struct str model_suffix;  /* Model: slug of a LoRA; empty for a base model */
     struct str metadata_json; /* EventSource */
 };
 

@@ -170,16 +170,21 @@ static void test_bad(void **state)
         {"{\"type\":\"Novelty\",\"x\":1}", RECORD_UNKNOWN},
         {"{\"type\":\"Endpoint\"}", -EINVAL},
         {"{\"type\":\"Endpoint\",\"namespace\":\"n\",\"component\":\"c\",\"endpoint\":\"e\","
-         "\"instance_id\":1}", -EINVAL},
+         "\"instance_id\":1}",
+         -EINVAL},
         {"{\"type\":\"Endpoint\",\"namespace\":\"n\",\"component\":\"c\",\"endpoint\":\"e\","
-         "\"instance_id\":-1,\"transport\":{\"tcp\":\"a\"}}", -EINVAL},
+         "\"instance_id\":-1,\"transport\":{\"tcp\":\"a\"}}",
+         -EINVAL},
         {"{\"type\":\"Endpoint\",\"namespace\":\"n\",\"component\":\"c\",\"endpoint\":\"e\","
-         "\"instance_id\":18446744073709551615,\"transport\":{\"tcp\":\"a\"},\"new\":{}}", 0},
+         "\"instance_id\":18446744073709551615,\"transport\":{\"tcp\":\"a\"},\"new\":{}}",
+         0},
         {"{\"type\":\"Model\",\"namespace\":\"n\",\"component\":\"c\",\"endpoint\":\"e\","
-         "\"instance_id\":1}", -EINVAL},
+         "\"instance_id\":1}",
+         -EINVAL},
         {"{\"type\":\"EventChannel\",\"scope\":{\"kind\":\"namespace\",\"name\":\"n\"},"
          "\"topic\":\"t\",\"instance_id\":1,\"transport\":{\"kind\":\"Zmq\",\"config\":{"
-         "\"endpoint\":\"tcp://1.2.3.4:5\"}}}", 0},
+         "\"endpoint\":\"tcp://1.2.3.4:5\"}}}",
+         0},
         {"{\"type\":\"EventChannel\",\"namespace\":\"n\",\"component\":\"\",\"instance_id\":1}",
          -EINVAL},
     };

@@ -28,12 +28,12 @@ struct store_watcher {
     /* @key is unique in the store and stays the same over changes; @json is one record. */
     void (*put)(void *arg, struct str key, struct str json);
     void (*gone)(void *arg, struct str key);
-    void (*synced)(void *arg);                          /* all that exists was reported; may be NULL */
+    void (*synced)(void *arg); /* all that exists was reported; may be NULL */
     void (*state)(void *arg, bool up, const char *why); /* may be NULL */
 };
 
 struct store_stats {
-    size_t records; /* seen now */
+    size_t records;                     /* seen now */
     uint64_t puts, gones, bad, dropped; /* dropped: beyond STORE_RECORDS_MAX */
     uint64_t publish_failures;
     bool up;
@@ -70,8 +70,7 @@ static inline void store_unwatch(struct store *s)
     s->ops->unwatch(s);
 }
 /* Copies. Publishing a record with the same key again replaces it. */
-MUST_CHECK static inline int store_publish(struct store *s, const struct record *rec,
-                                           struct err *e)
+MUST_CHECK static inline int store_publish(struct store *s, const struct record *rec, struct err *e)
 {
     return s->ops->publish(s, rec, e);
 }

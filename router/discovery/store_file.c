@@ -37,10 +37,10 @@ struct bucket {
 
 /* A file that is there. */
 struct entry {
-    char *json;     /* last good content, NULL = none yet */
-    ino_t ino;      /* of the file that it was read from */
+    char *json; /* last good content, NULL = none yet */
+    ino_t ino;  /* of the file that it was read from */
     off_t n_bytes;
-    bool seen;      /* in the sweep that runs */
+    bool seen; /* in the sweep that runs */
     bool bad_logged;
 };
 
@@ -85,7 +85,7 @@ static void own_free(void *value)
     free(o);
 }
 
-/* --- reading ------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static bool is_whole_json(struct str text)
 {
@@ -188,7 +188,7 @@ static void file_seen(struct bucket *b, const char *name)
     f->watcher.put(f->arg, str_from(key), str_from(en->json));
 }
 
-/* --- sweeping ----------------------------------------------------------------------------------- */
+/* --- sweeping --------------------------------------------------------------------------------- */
 
 static uint64_t age_ms(const struct stat *st)
 {
@@ -285,8 +285,8 @@ static int file_watch(struct store *s, const struct store_watcher *w, void *arg,
     f->arg = arg;
     /* Watch first, then look: what happens in between is seen twice rather than never. */
     for (size_t i = 0; i < N_BUCKETS; i++) {
-        r = fswatch_start(&f->buckets[i].watch, s->loop, f->buckets[i].dir, on_file,
-                          &f->buckets[i], e);
+        r = fswatch_start(&f->buckets[i].watch, s->loop, f->buckets[i].dir, on_file, &f->buckets[i],
+                          e);
         if (r < 0)
             return r;
     }
@@ -307,7 +307,7 @@ static void file_unwatch(struct store *s)
         f->buckets[i].watch = fswatch_stop(f->buckets[i].watch);
 }
 
-/* --- publishing --------------------------------------------------------------------------------- */
+/* --- publishing ------------------------------------------------------------------------------- */
 
 static void name_put(struct buf *out, struct str key)
 {
@@ -338,8 +338,8 @@ static int write_all(int fd, struct str text)
 /* A complete file under a temporary name outside the bucket, then link(2) to its own. */
 static int own_write(struct store_file *f, const struct own *o, struct err *e)
 {
-    AUTO(mem_free) char *temp = xasprintf("%s/.tmp_%016llx", f->root,
-                                          (unsigned long long)random_u64());
+    AUTO(mem_free)
+    char *temp = xasprintf("%s/.tmp_%016llx", f->root, (unsigned long long)random_u64());
     int r, fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 
     if (fd < 0)
@@ -430,7 +430,7 @@ static void file_withdraw(struct store *s, const struct record *rec)
     own_free(o);
 }
 
-/* --- life --------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static struct store_stats file_stats(const struct store *s)
 {

@@ -12,6 +12,7 @@
 #include "lib/base/strmap.h"
 #include "lib/base/test.h"
 #include "router/discovery/store.h"
+#include "router/wire/walk.h"
 
 struct rig {
     char root[64];
@@ -55,22 +56,20 @@ static void rig_init(struct rig *rig)
 
 static void rig_done(struct rig *rig)
 {
-    AUTO(mem_free) char *rm = xasprintf("rm -r %s", rig->root);
-
     loop_run_once(rig->loop, 0);
     rig->loop = loop_free(rig->loop);
     (void)strmap_free_with(rig->seen, free);
-    assert_int_equal(system(rm), 0);
+    remove_tree(rig->root);
 }
 
-#define UNTIL(rig, condition)                                            \
-    do {                                                                 \
-        uint64_t end_ = clock_now_ns() + UINT64_C(10000000000);          \
-        while (!(condition)) {                                           \
-            if (clock_now_ns() > end_)                                   \
-                fail_msg("waited in vain for: %s", #condition);          \
-            loop_run_once((rig)->loop, 20);                              \
-        }                                                                \
+#define UNTIL(rig, condition)                                                                      \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + UINT64_C(10000000000);                                    \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((rig)->loop, 20);                                                        \
+        }                                                                                          \
     } while (0)
 
 static struct record endpoint(uint64_t id, const char *address)
@@ -187,7 +186,8 @@ static void age(const char *path, time_t seconds)
     assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
 }
 
-/* Of a worker that was killed: deleted by whoever sees it; and a live one that was taken for dead. */
+/* Of a worker that was killed: deleted by whoever sees it; and a live one that was taken for dead.
+ */
 static void test_stale(void **state)
 {
     struct record own = endpoint(9, "1.2.3.4:5/9/generate");

@@ -58,7 +58,7 @@ static struct store_kube *of(struct store *s)
     return CONTAINER_OF(s, struct store_kube, base);
 }
 
-/* --- watching ----------------------------------------------------------------------------------- */
+/* --- watching --------------------------------------------------------------------------------- */
 
 static void report(void *arg)
 {
@@ -192,7 +192,7 @@ static void kube_unwatch(struct store *s)
     k->join = kube_join_new();
 }
 
-/* --- publishing --------------------------------------------------------------------------------- */
+/* --- publishing ------------------------------------------------------------------------------- */
 
 static void apply_begin(struct store_kube *k);
 
@@ -359,7 +359,7 @@ static void kube_withdraw(struct store *s, const struct record *rec)
     free(old);
 }
 
-/* --- life --------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static struct store_stats kube_stats(const struct store *s)
 {

@@ -91,7 +91,7 @@ static int mem_publish(struct store *s, const struct record *rec, struct err *e)
     key_put(&key, rec);
     record_put(&json, rec, true);
     free(strmap_set(m->hub->records, buf_str(&key), xstrndup(buf_data(&json), json.len)));
-    LIST_FOREACH(other, &m->hub->stores, struct store_mem, in_hub)
+    LIST_FOREACH (other, &m->hub->stores, struct store_mem, in_hub)
         if (other->watching)
             other->watcher.put(other->arg, buf_str(&key), buf_str(&json));
     if (s->published)
@@ -106,7 +106,7 @@ static void mem_withdraw(struct store *s, const struct record *rec)
 
     key_put(&key, rec);
     free(strmap_remove(m->hub->records, buf_str(&key)));
-    LIST_FOREACH(other, &m->hub->stores, struct store_mem, in_hub)
+    LIST_FOREACH (other, &m->hub->stores, struct store_mem, in_hub)
         if (other->watching)
             other->watcher.gone(other->arg, buf_str(&key));
 }

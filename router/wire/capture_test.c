@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every captured frame, item and event of the reference decodes, and encodes to the same bytes where
- * we write that form.
+ * Every captured frame, item and event of the reference decodes, and encodes to the same bytes
+ * where we write that form.
  */
 #include "lib/base/arena.h"
 #include "lib/base/json_pull.h"
@@ -31,7 +31,7 @@ static bool is_msgpack(struct str body)
     return body.len && body.ptr[0] != '{';
 }
 
-/* --- request plane ------------------------------------------------------------------------------ */
+/* --- request plane ---------------------------------------------------------------------------- */
 
 static void check_engine_request(struct tally *t, const char *path, struct str body)
 {
@@ -109,7 +109,7 @@ static void check_acks(struct tally *t, const char *path, struct str in)
     }
 }
 
-/* --- response plane ------------------------------------------------------------------------------ */
+/* --- response plane --------------------------------------------------------------------------- */
 
 static void count_event(void *arg, const struct kv_event *ev)
 {
@@ -232,7 +232,7 @@ static void test_planes(void **state)
     kv_event_reader_done(&t.events_in);
 }
 
-/* --- events -------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 struct rewrite {
     struct tally *t;

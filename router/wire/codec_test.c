@@ -41,7 +41,7 @@ static void expect_bytes(const struct buf *got, const char *hex)
     assert_memory_equal(buf_data(got), buf_data(&want), want.len);
 }
 
-/* --- frames -------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void test_worked_request(void **state)
 {
@@ -62,7 +62,9 @@ static void test_worked_request(void **state)
     control_put(&control, &c);
     assert_int_equal(control.len, 321);
     EXPECT_OK(tcp_frame_put(&frame, STR("1a2b/generate"),
-                            STR("{\"x-endpoint-path\":\"1a2b/generate\"}"), buf_str(&control), body, &e), &e);
+                            STR("{\"x-endpoint-path\":\"1a2b/generate\"}"), buf_str(&control), body,
+                            &e),
+              &e);
     assert_int_equal(frame.len, 565);
     buf_put(&head, buf_data(&frame), 0x58);
     expect_bytes(&head, "000d316132622f67656e657261746500 237b22782d656e64706f696e742d7061"
@@ -130,11 +132,11 @@ static void test_lengths(void **state)
                          TCP_FRAME_MORE);
 }
 
-/* --- JSON ---------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
-#define INFO(transport, context, type)                                                  \
-    "\"connection_info\":{\"transport\":\"" transport "\",\"info\":\"{\\\"address\\\":" \
-    "\\\"1.2.3.4:5\\\",\\\"subject\\\":\\\"s\\\",\\\"context\\\":\\\"" context          \
+#define INFO(transport, context, type)                                                             \
+    "\"connection_info\":{\"transport\":\"" transport "\",\"info\":\"{\\\"address\\\":"            \
+    "\\\"1.2.3.4:5\\\",\\\"subject\\\":\\\"s\\\",\\\"context\\\":\\\"" context                     \
     "\\\",\\\"stream_type\\\":\\\"" type "\\\"}\"}"
 #define TYPES "\"request_type\":\"single_in\",\"response_type\":\"many_out\","
 
@@ -145,7 +147,8 @@ static void test_control_refusals(void **state)
     } cases[] = {
         {"{\"id\":\"r\"," TYPES INFO("tcp_server", "r", "response") "}", NULL},
         {"{\"id\":\"r\",\"payload_codec\":null,\"metadata\":{},\"frontend_send_ts_ns\":1," TYPES
-         INFO("tcp_server", "r", "response") "}", NULL},
+             INFO("tcp_server", "r", "response") "}",
+         NULL},
         {"{\"id\":\"q\"," TYPES INFO("tcp_server", "r", "response") "}", "context"},
         {"{\"id\":\"r\"," TYPES INFO("udp", "r", "response") "}", "transport"},
         {"{\"id\":\"r\"," TYPES INFO("tcp_server", "r", "request") "}", "stream type"},
@@ -154,7 +157,8 @@ static void test_control_refusals(void **state)
         {"{\"id\":7," TYPES INFO("tcp_server", "r", "response") "}", "string"},
         {"{\"id\":\"r\"," TYPES "\"connection_info\":{\"transport\":\"tcp_server\",\"info\":{}}}",
          "string"},
-        {"{\"id\":\"r\"," TYPES "\"connection_info\":{\"transport\":\"tcp_server\",\"info\":\"{\"}}",
+        {"{\"id\":\"r\"," TYPES
+         "\"connection_info\":{\"transport\":\"tcp_server\",\"info\":\"{\"}}",
          "info"},
         {"[]", "object"},
     };
@@ -182,14 +186,18 @@ static void test_items(void **state)
     } cases[] = {
         {"{\"complete_final\":false,\"data\":{\"data\":[1]}}", 0, "[1]", "", ""},
         {"{\"data\":{\"data\":null,\"event\":\"note\"},\"complete_final\":false}", 0, "", "", ""},
-        {"{\"data\":{\"event\":\"error\",\"comment\":[\"a\",\"\\u00e4\"]},\"complete_final\":false}",
+        {"{\"data\":{\"event\":\"error\",\"comment\":[\"a\",\"\\u00e4\"]},\"complete_final\":"
+         "false}",
          1, "", "a, \xC3\xA4", ""},
-        {"{\"data\":{\"event\":\"error\",\"comment\":null},\"complete_final\":false}", 1, "", "", ""},
-        {"{\"data\":{\"comment\":[\"c\"],\"error\":{\"error_type\":{\"Backend\":\"EngineShutdown\"},"
+        {"{\"data\":{\"event\":\"error\",\"comment\":null},\"complete_final\":false}", 1, "", "",
+         ""},
+        {"{\"data\":{\"comment\":[\"c\"],\"error\":{\"error_type\":{\"Backend\":\"EngineShutdown\"}"
+         ","
          "\"message\":\"m\",\"caused_by\":{\"message\":\"x\"}}},\"complete_final\":false}",
          1, "", "m", "Backend.EngineShutdown"},
         {"{\"data\":{\"error\":{\"error_type\":\"Disconnected\",\"message\":\"m\"}},"
-         "\"complete_final\":false}", 1, "", "m", "Disconnected"},
+         "\"complete_final\":false}",
+         1, "", "m", "Disconnected"},
         {"{\"data\":{\"error\":null,\"data\":1},\"complete_final\":false}", 0, "1", "", ""},
     };
 
@@ -209,7 +217,8 @@ static void test_items(void **state)
 
 static void test_engine_request(void **state)
 {
-    static const char GOOD[] = "\"stop_conditions\":{},\"sampling_options\":{},\"output_options\":{}";
+    static const char GOOD[] =
+        "\"stop_conditions\":{},\"sampling_options\":{},\"output_options\":{}";
     static const struct {
         const char *head, *why; /* before GOOD; NULL = good */
     } cases[] = {
@@ -246,29 +255,41 @@ static void test_engine_request_round(void **state)
     AUTO(arena_free) struct arena *a = arena_new();
     AUTO(buf_done) struct buf out = BUF_NULL;
     AUTO(buf_done) struct buf again = BUF_NULL;
-    struct engine_request rq = {
-        .model = STR("a \"model\""),
-        .token_ids = ids,
-        .n_token_ids = 2,
-        .stop = {.max_tokens = OPT_U64(8), .ignore_eos = OPT_BOOL(false), .stop = stops, .n_stop = 2,
-                 .hidden_ids = hidden, .n_hidden_ids = 1},
-        .sampling = {.temperature = OPT_F64(0), .top_p = OPT_F64(0.95), .seed = OPT_I64(-7),
-                     .guided_decoding_json = STR("{\"regex\":\"a+\"}")},
-        .annotations = notes,
-        .n_annotations = 1,
-        .has_routing = true,
-        .routing = {.backend_instance_id = OPT_U64(UINT64_MAX), .dp_rank = OPT_U64(3)},
-        .has_override = true,
-        .overlap_score_weight = OPT_F64(0),
-        .has_bootstrap = true,
-        .bootstrap = {STR("10.0.0.9"), 18501, UINT64_MAX},
-    }, back;
+    struct engine_request rq =
+                              {
+                                  .model = STR("a \"model\""),
+                                  .token_ids = ids,
+                                  .n_token_ids = 2,
+                                  .stop = {.max_tokens = OPT_U64(8),
+                                           .ignore_eos = OPT_BOOL(false),
+                                           .stop = stops,
+                                           .n_stop = 2,
+                                           .hidden_ids = hidden,
+                                           .n_hidden_ids = 1},
+                                  .sampling = {.temperature = OPT_F64(0),
+                                               .top_p = OPT_F64(0.95),
+                                               .seed = OPT_I64(-7),
+                                               .guided_decoding_json = STR("{\"regex\":\"a+\"}")},
+                                  .annotations = notes,
+                                  .n_annotations = 1,
+                                  .has_routing = true,
+                                  .routing = {.backend_instance_id = OPT_U64(UINT64_MAX),
+                                              .dp_rank = OPT_U64(3)},
+                                  .has_override = true,
+                                  .overlap_score_weight = OPT_F64(0),
+                                  .has_bootstrap = true,
+                                  .bootstrap = {STR("10.0.0.9"), 18501, UINT64_MAX},
+                              },
+                          back;
     struct err e;
 
     (void)state;
     engine_request_put(&out, &rq);
-    assert_true(str_has(buf_str(&out), STR("\"routing\":{\"backend_instance_id\":18446744073709551615,\"dp_rank\":3}")));
-    assert_true(str_has(buf_str(&out), STR("\"router_config_override\":{\"overlap_score_weight\":0.0,\"router_temperature\":null}")));
+    assert_true(
+        str_has(buf_str(&out),
+                STR("\"routing\":{\"backend_instance_id\":18446744073709551615,\"dp_rank\":3}")));
+    assert_true(str_has(buf_str(&out), STR("\"router_config_override\":{\"overlap_score_weight\":0."
+                                           "0,\"router_temperature\":null}")));
     EXPECT_OK(engine_request_parse(a, buf_str(&out), &back, &e), &e);
     assert_true(str_eq(back.stop.stop[1], stops[1]) && str_eq(back.stop.stop[0], stops[0]));
     assert_true(str_eq(back.model, rq.model) && back.bootstrap.room == UINT64_MAX);
@@ -291,7 +312,8 @@ static void test_engine_output(void **state)
         {"{\"token_ids\":[1,2]}", 0, FINISH_NONE, ""},
         {"{\"token_ids\":[],\"finish_reason\":\"length\"}", 0, FINISH_LENGTH, ""},
         {"{\"token_ids\":[],\"finish_reason\":\"abort\"}", 0, FINISH_CANCELLED, ""},
-        {"{\"token_ids\":[],\"finish_reason\":\"error: No outputs\"}", 0, FINISH_ERROR, "No outputs"},
+        {"{\"token_ids\":[],\"finish_reason\":\"error: No outputs\"}", 0, FINISH_ERROR,
+         "No outputs"},
         {"{\"token_ids\":[],\"finish_reason\":{\"error\":\"m\"}}", 0, FINISH_ERROR, "m"},
         {"{\"token_ids\":[],\"finish_reason\":\"novel\"}", -EINVAL, 0, ""},
         {"{\"finish_reason\":\"stop\"}", -EINVAL, 0, ""},
@@ -317,7 +339,7 @@ static void test_engine_output(void **state)
     }
 }
 
-/* --- events -------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static const char WORKED_EVENT[] =
     "85 ac7075626c69736865725f6964 cf488c6f34f9b66e5b a873657175656e6365 03"
@@ -336,8 +358,11 @@ static void test_worked_event(void **state)
         {UINT64_C(0xcb38e4d7fb2dca5c), UINT64_C(0xcb38e4d7fb2dca5c)},
         {UINT64_C(0x44a2b2379d6d3c3d), UINT64_C(0xe8d3ec39b907b74c)},
     };
-    const struct kv_event ev = {.worker_id = UINT64_C(0x488c6f34f9b66e5b), .event_id = 3,
-                                .kind = KV_STORED, .blocks = blocks, .n_blocks = 2};
+    const struct kv_event ev = {.worker_id = UINT64_C(0x488c6f34f9b66e5b),
+                                .event_id = 3,
+                                .kind = KV_STORED,
+                                .blocks = blocks,
+                                .n_blocks = 2};
     const struct active_load load = {.worker_id = UINT64_C(0x488c6f34f9b66e5b),
                                      .active_decode_blocks = OPT_U64(0)};
     AUTO(buf_done) struct buf payload = BUF_NULL;
@@ -387,14 +412,17 @@ static void test_event_forms(void **state)
         {"93 07 a46469736b 93 01 81 a673746f726564 92 c0 91 93 d3ffffffffffffffff 05 c0 02", 1},
         /* a batch of the first, twice */
         {"92 9207 82a86576656e745f696401a464617461a7636c6561726564"
-         "   9208 82a86576656e745f696402a464617461a7636c6561726564", 2},
+         "   9208 82a86576656e745f696402a464617461a7636c6561726564",
+         2},
         {"90", 0},
         {"80", 0},
         {"92 07 81 a86576656e745f6964 01", 0},
         {"92 07 82 a86576656e745f6964 01 a464617461 a46e6f7065", 0},
         {"92 07 82 a86576656e745f6964 01 a464617461 80", 0},
-        {"92 07 82 a86576656e745f6964 01 a464617461 81 a673746f726564 82 ab706172656e745f68617368 c0"
-         "a6626c6f636b73 ddffffffff", 0},
+        {"92 07 82 a86576656e745f6964 01 a464617461 81 a673746f726564 82 ab706172656e745f68617368 "
+         "c0"
+         "a6626c6f636b73 ddffffffff",
+         0},
         {"c1", 0},
         {"", 0},
     };
@@ -428,7 +456,9 @@ static void test_event_limits(void **state)
     struct err e;
 
     (void)state;
-    buf_put_cstr(&in, "{\"worker_id\":1,\"event\":{\"event_id\":1,\"data\":{\"removed\":{\"block_hashes\":[0");
+    buf_put_cstr(
+        &in,
+        "{\"worker_id\":1,\"event\":{\"event_id\":1,\"data\":{\"removed\":{\"block_hashes\":[0");
     for (size_t i = 0; i < KV_EVENT_BLOCKS_MAX; i++)
         buf_put_cstr(&in, ",1");
     buf_put_cstr(&in, "]}}}}");

@@ -17,7 +17,7 @@ static void reserve(struct buf *scratch, struct str json)
     (void)buf_reserve(scratch, json.len);
 }
 
-/* --- control message --------------------------------------------------------------------------- */
+/* --- control message -------------------------------------------------------------------------- */
 
 struct control_info {
     struct str address, subject, context, stream_type;
@@ -157,7 +157,7 @@ void control_put(struct buf *out, const struct control *c)
     buf_put_cstr(out, "\\\",\\\"stream_type\\\":\\\"response\\\"}\"}}");
 }
 
-/* --- handshake, prologue, control words --------------------------------------------------------- */
+/* --- handshake, prologue, control words ------------------------------------------------------- */
 
 void handshake_put(struct buf *out, struct str subject)
 {
@@ -257,7 +257,7 @@ struct str control_word_text(enum control_word w)
     return words[w];
 }
 
-/* --- items -------------------------------------------------------------------------------------- */
+/* --- items ------------------------------------------------------------------------------------ */
 
 /* ["a","b"] as "a, b", contiguous in @scratch. */
 static bool comments_pull(struct json_pull *p, struct buf *scratch, struct str *ret)

@@ -16,7 +16,7 @@
 
 struct err;
 
-/* --- control message: header of the request's two-part message ------------------------------- */
+/* --- control message: header of the request's two-part message -------------------------------- */
 
 struct control {
     struct str id;            /* request id, any text */
@@ -33,7 +33,7 @@ MUST_CHECK int control_parse(struct str json, struct buf *scratch, struct contro
                              struct err *e);
 void control_put(struct buf *out, const struct control *c); /* payload_codec is never written */
 
-/* --- response stream: frames with a header only ------------------------------------------------ */
+/* --- response stream: frames with a header only ----------------------------------------------- */
 
 void handshake_put(struct buf *out, struct str subject); /* JSON only, as all of these */
 MUST_CHECK int handshake_parse(struct str json, struct buf *scratch, struct str *ret_subject,
@@ -51,17 +51,18 @@ enum control_word { WORD_NONE, WORD_STOP, WORD_KILL, WORD_SENTINEL };
 enum control_word control_word_of(struct str header);
 struct str control_word_text(enum control_word w); /* with its quotes: "\"kill\"" */
 
-/* --- items: frames with a body only ------------------------------------------------------------ */
+/* --- items: frames with a body only ----------------------------------------------------------- */
 
 struct wire_item {
-    bool final;        /* {"complete_final":true}: nothing follows */
-    bool is_error;     /* event "error" or an error object; `error` is the text */
-    struct str raw;    /* value of the outer "data" as JSON; empty when absent */
-    struct str data;   /* inner "data" as JSON; empty when absent or null (annotations, errors) */
-    struct str id;     /* of the annotation, usually empty */
-    struct str event;  /* "" for plain data */
-    struct str error;  /* error.message, else the comments joined by ", " */
-    struct str error_type; /* 1.x: "Disconnected", "WorkerOverloaded", "Backend.EngineShutdown" …; else empty */
+    bool final;       /* {"complete_final":true}: nothing follows */
+    bool is_error;    /* event "error" or an error object; `error` is the text */
+    struct str raw;   /* value of the outer "data" as JSON; empty when absent */
+    struct str data;  /* inner "data" as JSON; empty when absent or null (annotations, errors) */
+    struct str id;    /* of the annotation, usually empty */
+    struct str event; /* "" for plain data */
+    struct str error; /* error.message, else the comments joined by ", " */
+    struct str error_type; /* 1.x: "Disconnected", "WorkerOverloaded", "Backend.EngineShutdown" …;
+                              else empty */
 };
 
 /* -EINVAL when it is no item: not JSON, complete_final missing, neither data nor final. */

@@ -161,7 +161,7 @@ int engine_output_parse(struct engine_output_reader *r, struct str json, struct 
     return 0;
 }
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void finish_put(struct json_put *j, const struct engine_output *o)
 {

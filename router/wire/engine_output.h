@@ -38,9 +38,9 @@ struct engine_output {
     struct str finish_error; /* text of FINISH_ERROR */
     struct opt_u64 index;
     struct opt_f64 cum_log_probs;
-    struct str stop_reason_json;     /* string or integer */
-    struct str log_probs_json;       /* [f64], one per new id */
-    struct str top_logprobs_json;    /* [[{rank,token_id,token,logprob}]] */
+    struct str stop_reason_json;  /* string or integer */
+    struct str log_probs_json;    /* [f64], one per new id */
+    struct str top_logprobs_json; /* [[{rank,token_id,token,logprob}]] */
     struct str disaggregated_params_json;
     struct str completion_usage_json;
     struct str tokens_json; /* [s or null]; when empty, the writer puts one null per id */

@@ -55,7 +55,7 @@ static const struct field override_fields[] = {
     {"router_temperature", FIELD_F64, OVERRIDE(router_temperature)},
 };
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void ids_put(struct json_put *j, const uint32_t *ids, size_t n)
 {
@@ -187,7 +187,7 @@ void engine_request_put(struct buf *out, const struct engine_request *rq)
     json_put_object_end(&j);
 }
 
-/* --- reading ------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct reading {
     struct json_pull p;
@@ -371,8 +371,8 @@ static void member_read(struct reading *rd, struct str key, struct engine_reques
 
 static int required_check(unsigned seen, struct err *e)
 {
-    static const char *const names[] = {"model", "token_ids", "stop_conditions",
-                                        "sampling_options", "output_options"};
+    static const char *const names[] = {"model", "token_ids", "stop_conditions", "sampling_options",
+                                        "output_options"};
 
     for (unsigned i = 0; i < ARRAY_LEN(names); i++)
         if (!(seen & 1u << i))

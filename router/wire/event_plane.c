@@ -162,8 +162,8 @@ void kv_hit_rate_put(struct buf *out, const struct kv_hit_rate *v)
     msgpack_put_u64(out, v->overlap_blocks);
 }
 
-void event_subject_put(struct buf *out, const char *ns, const char *component,
-                       const char *endpoint, const char *topic)
+void event_subject_put(struct buf *out, const char *ns, const char *component, const char *endpoint,
+                       const char *topic)
 {
     buf_printf(out, "namespace.%s", ns);
     if (component)

@@ -17,7 +17,7 @@ void kv_event_reader_done(struct kv_event_reader *r)
     *r = (struct kv_event_reader){0};
 }
 
-/* --- shared by both readers --------------------------------------------------------------------- */
+/* --- shared by both readers ------------------------------------------------------------------- */
 
 const char KV_EVENT_TOO_MANY[] = "too many blocks in one event";
 
@@ -91,7 +91,7 @@ const char *kv_event_report(struct kv_event_reader *r, struct kv_event *ev, unsi
     return NULL;
 }
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void stored_put(struct buf *out, const struct kv_event *ev)
 {

@@ -21,9 +21,9 @@
 struct err;
 
 enum {
-    KV_EVENT_BYTES_MAX = 16 << 20,  /* of one message */
-    KV_EVENT_BLOCKS_MAX = 1 << 18,  /* of one event */
-    KV_EVENT_BATCH_MAX = 1 << 16,   /* events of one message */
+    KV_EVENT_BYTES_MAX = 16 << 20, /* of one message */
+    KV_EVENT_BLOCKS_MAX = 1 << 18, /* of one event */
+    KV_EVENT_BATCH_MAX = 1 << 16,  /* events of one message */
 };
 
 struct event_envelope {
@@ -50,8 +50,8 @@ struct kv_event {
     uint64_t event_id;
     uint32_t dp_rank;
     enum kv_event_kind kind;
-    enum kv_tier tier;          /* absent = device */
-    struct opt_u64 parent_hash; /* stored: block before the first; unset = start of a prompt */
+    enum kv_tier tier;             /* absent = device */
+    struct opt_u64 parent_hash;    /* stored: block before the first; unset = start of a prompt */
     const struct kv_block *blocks; /* stored, in order */
     size_t n_blocks;
     const uint64_t *removed; /* removed: block hashes */
@@ -84,7 +84,7 @@ MUST_CHECK int kv_events_parse(struct kv_event_reader *r, struct str json, kv_ev
 void kv_event_put(struct buf *out, const struct kv_event *ev);
 void kv_event_put_json(struct buf *out, const struct kv_event *ev);
 
-/* --- other topics ------------------------------------------------------------------------------- */
+/* --- other topics ----------------------------------------------------------------------------- */
 
 struct active_load { /* kv_metrics */
     uint64_t worker_id;
@@ -103,7 +103,7 @@ struct kv_hit_rate { /* kv-hit-rate */
 MUST_CHECK int kv_hit_rate_decode(struct str payload, struct kv_hit_rate *ret, struct err *e);
 void kv_hit_rate_put(struct buf *out, const struct kv_hit_rate *v);
 
-/* --- names (wire.md §7.1) ------------------------------------------------------------------------ */
+/* --- names (wire.md §7.1) --------------------------------------------------------------------- */
 
 #define TOPIC_KV_EVENTS "kv-events"
 #define TOPIC_KV_METRICS "kv_metrics"
@@ -114,7 +114,7 @@ void kv_hit_rate_put(struct buf *out, const struct kv_hit_rate *v);
  * "namespace.{ns}[.component.{component}[.endpoint.{endpoint}]][.{topic}]": NULL parts are left
  * out. Without a topic it is the subject_prefix of an EventChannel record.
  */
-void event_subject_put(struct buf *out, const char *ns, const char *component,
-                       const char *endpoint, const char *topic);
+void event_subject_put(struct buf *out, const char *ns, const char *component, const char *endpoint,
+                       const char *topic);
 /* Stream of JetStream mode: "namespace-{ns}-component-{component}-kv-events", made a slug. */
 void event_stream_put(struct buf *out, const char *ns, const char *component);

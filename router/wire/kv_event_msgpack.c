@@ -167,7 +167,8 @@ static unsigned router_event_map(struct kv_event_reader *r, struct msgpack_reade
     return seen;
 }
 
-/* [worker_id, event], or with the words of 1.x between: told apart by kind, as their number varies. */
+/* [worker_id, event], or with the words of 1.x between: told apart by kind, as their number varies.
+ */
 static unsigned router_event_array(struct kv_event_reader *r, struct msgpack_reader *m, uint32_t n,
                                    struct kv_event *ev)
 {
@@ -237,4 +238,3 @@ int kv_events_decode(struct kv_event_reader *r, struct str payload, kv_event_fn 
     }
     return msgpack_end(&m, e);
 }
-

@@ -19,8 +19,8 @@ struct members {
     bool is_map;
 };
 
-static inline bool members_begin(struct msgpack_reader *m, struct members *s, const char *const *names,
-                          size_t n_names)
+static inline bool members_begin(struct msgpack_reader *m, struct members *s,
+                                 const char *const *names, size_t n_names)
 {
     *s = (struct members){.names = names, .n_names = n_names};
     s->is_map = msgpack_peek(m) == MSGPACK_MAP;
@@ -40,11 +40,10 @@ static inline bool members_next(struct msgpack_reader *m, struct members *s, str
 }
 
 /* MEMBERS(&reader, &members, "first", "second", …) */
-#define MEMBERS(m, s, ...)                                            \
-    ({                                                                \
-        static const char *const members_names_[] = {__VA_ARGS__};    \
-        members_begin((m), (s), members_names_,                       \
-                      sizeof(members_names_) / sizeof(*members_names_)); \
+#define MEMBERS(m, s, ...)                                                                         \
+    ({                                                                                             \
+        static const char *const members_names_[] = {__VA_ARGS__};                                 \
+        members_begin((m), (s), members_names_, sizeof(members_names_) / sizeof(*members_names_)); \
     })
 
 static inline void opt_read(struct msgpack_reader *m, struct opt_u64 *ret)

@@ -43,7 +43,7 @@ const char *plane_failure_name(enum plane_failure kind)
     return failure_names[kind];
 }
 
-/* --- the end of a stream ------------------------------------------------------------------------ */
+/* --- the end of a stream ---------------------------------------------------------------------- */
 
 static void stream_free(void *arg)
 {
@@ -113,7 +113,7 @@ struct plane_stream *plane_stream_cancel(struct plane_stream *s)
     return NULL;
 }
 
-/* --- deadlines ---------------------------------------------------------------------------------- */
+/* --- deadlines -------------------------------------------------------------------------------- */
 
 static void on_deadline(void *arg)
 {
@@ -158,7 +158,7 @@ void plane_stream_acked(struct plane_stream *s)
         s->on->accepted(s->arg);
 }
 
-/* --- sending ------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static void headers_put(struct buf *out, struct str path, struct str more)
 {
@@ -237,7 +237,7 @@ void plane_stream_resume(struct plane_stream *s)
         plane_home_resume(s->home);
 }
 
-/* --- the client --------------------------------------------------------------------------------- */
+/* --- the client ------------------------------------------------------------------------------- */
 
 static void conf_fill(struct plane_client_conf *conf, const struct plane_client_conf *given)
 {
@@ -272,8 +272,8 @@ static int client_listen(struct plane_client *c, struct err *e)
     return 0;
 }
 
-int plane_client_new(struct plane_client **ret, struct loop *l, const struct plane_client_conf *conf,
-                     struct err *e)
+int plane_client_new(struct plane_client **ret, struct loop *l,
+                     const struct plane_client_conf *conf, struct err *e)
 {
     AUTO(plane_client_free) struct plane_client *c = xcalloc(1, sizeof(*c));
     int r;
@@ -308,7 +308,7 @@ struct plane_client *plane_client_free(struct plane_client *c)
 {
     if (!c)
         return NULL;
-    LIST_FOREACH(s, &c->streams, struct plane_stream, in_client)
+    LIST_FOREACH (s, &c->streams, struct plane_stream, in_client)
         stream_end(s, true);
     plane_homes_free(c);
     plane_pools_free(c);

@@ -80,7 +80,8 @@ struct plane_call {
     struct str address;      /* `tcp` transport of the instance: "ip:port/<id hex>/<endpoint>" */
     struct str id;           /* request id, known to the engine */
     struct str body;         /* JSON payload */
-    struct str headers_json; /* more headers, members without braces: "\"traceparent\":\"…\""; may be empty */
+    struct str headers_json; /* more headers, members without braces: "\"traceparent\":\"…\""; may
+                                be empty */
 };
 
 struct plane_stats {
@@ -106,7 +107,8 @@ struct plane_stream *plane_client_send(struct plane_client *c, const struct plan
  * Allowed in callbacks. NULL in, NULL out.
  */
 struct plane_stream *plane_stream_cancel(struct plane_stream *s);
-/* Back-pressure: a paused stream delivers nothing and its socket is not read. Allowed in callbacks. */
+/* Back-pressure: a paused stream delivers nothing and its socket is not read. Allowed in callbacks.
+ */
 void plane_stream_pause(struct plane_stream *s);
 void plane_stream_resume(struct plane_stream *s);
 

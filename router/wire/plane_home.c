@@ -2,7 +2,8 @@
 /*
  * Response streams: connections that workers make to us (wire.md §4.5, 4.6).
  *
- *     accepted ── handshake ──▶ bound to a stream ── final ──▶ draining ── sentinel or FIN ──▶ closed
+ *     accepted ── handshake ──▶ bound to a stream ── final ──▶ draining ── sentinel or FIN ──▶
+ * closed
  *
  * Frames are decoded where they arrived; only what is incomplete, or comes while the stream is
  * paused, is copied.
@@ -31,7 +32,7 @@ struct plane_home {
 
 static void home_pump(void *arg);
 
-/* --- life --------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void home_free(void *arg)
 {
@@ -71,7 +72,7 @@ void plane_homes_sweep(void *client)
 {
     struct plane_client *c = client;
 
-    LIST_FOREACH(h, &c->limited, struct plane_home, in_limited) {
+    LIST_FOREACH (h, &c->limited, struct plane_home, in_limited) {
         if (h->deadline_ms > loop_now_ms(c->loop))
             break;
         home_close(h);
@@ -82,7 +83,7 @@ void plane_homes_sweep(void *client)
 
 void plane_homes_free(struct plane_client *c)
 {
-    LIST_FOREACH(h, &c->homes, struct plane_home, in_client)
+    LIST_FOREACH (h, &c->homes, struct plane_home, in_client)
         home_close(h);
 }
 
@@ -112,7 +113,7 @@ void plane_home_detach(struct plane_stream *s, bool kill)
     tcp_resume(h->conn);
 }
 
-/* --- frames ------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void on_handshake(struct plane_home *h, const struct two_part *m)
 {
@@ -225,8 +226,8 @@ static bool is_readable(const struct plane_home *h)
 /* Handles the whole frames at the front of @data; returns how many bytes they were. */
 static size_t frames_handle(struct plane_home *h, struct str data)
 {
-    size_t used, total = 0, max = h->state == HOME_NEW ? HANDSHAKE_BYTES_MAX
-                                                       : h->client->conf.frame_max;
+    size_t used, total = 0,
+                 max = h->state == HOME_NEW ? HANDSHAKE_BYTES_MAX : h->client->conf.frame_max;
     struct two_part m;
     struct err e;
     int r;
@@ -291,7 +292,7 @@ static void on_closed(void *arg, int error)
     home_close(h);
 }
 
-/* --- back-pressure ------------------------------------------------------------------------------ */
+/* --- back-pressure ---------------------------------------------------------------------------- */
 
 void plane_home_pause(struct plane_home *h)
 {

@@ -14,9 +14,9 @@ struct plane_pool {
     struct plane_client *client;
     struct plane_address address;
     char key[PLANE_IP_SIZE + 16];
-    struct list links;  /* all */
-    struct list idle;   /* last used first */
-    struct list queue;  /* streams */
+    struct list links; /* all */
+    struct list idle;  /* last used first */
+    struct list queue; /* streams */
     size_t n_links;
 };
 
@@ -33,7 +33,7 @@ struct plane_link {
 
 static void pool_serve(struct plane_pool *p);
 
-/* --- pools -------------------------------------------------------------------------------------- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 static void key_put(char *out, size_t size, const struct plane_address *a)
 {
@@ -76,7 +76,7 @@ static void pool_drop_if_empty(struct plane_pool *p)
     loop_defer(p->client->loop, pool_free, p);
 }
 
-/* --- links -------------------------------------------------------------------------------------- */
+/* --- links ------------------------------------------------------------------------------------ */
 
 static void link_free(void *arg)
 {
@@ -140,7 +140,8 @@ static void link_fail(struct plane_link *k, const char *what, const char *why)
 {
     struct plane_stream *s = k->stream;
     struct plane_pool *p = k->pool;
-    AUTO(mem_free) char *text = xasprintf("%s %s:%u: %s", what, p->address.ip, p->address.port, why);
+    AUTO(mem_free)
+    char *text = xasprintf("%s %s:%u: %s", what, p->address.ip, p->address.port, why);
     /* The worker may have closed an idle connection just when it was taken into use. */
     bool again = s && k->n_sent > 1 && !s->resent;
 
@@ -268,7 +269,7 @@ void plane_link_detach(struct plane_stream *s, bool drop)
 
 static void pool_clear(struct plane_pool *p, bool all)
 {
-    LIST_FOREACH(k, &p->links, struct plane_link, in_pool)
+    LIST_FOREACH (k, &p->links, struct plane_link, in_pool)
         if (all || list_linked(&k->in_idle))
             link_drop(k);
     pool_drop_if_empty(p);

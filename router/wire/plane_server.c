@@ -30,7 +30,7 @@ enum {
     DEFAULT_LINGER_MS = 10000,
     DEFAULT_RUNNING_MAX = 7500,
     DEFAULT_CONNECTIONS_MAX = 4096,
-    WORD_BYTES_MAX = 4096,       /* of what a frontend may send on a response stream */
+    WORD_BYTES_MAX = 4096,        /* of what a frontend may send on a response stream */
     BACKLOG_BYTES_MAX = 64 << 20, /* a frontend that takes nothing for so long is given up */
 };
 
@@ -84,7 +84,7 @@ struct plane_request {
     void *arg;
 };
 
-/* --- requests: end ------------------------------------------------------------------------------ */
+/* --- requests: end ---------------------------------------------------------------------------- */
 
 static void request_free(void *arg)
 {
@@ -125,7 +125,7 @@ static void cancel_deferred(void *arg)
     request_cancel(arg);
 }
 
-/* --- requests: the connection home -------------------------------------------------------------- */
+/* --- requests: the connection home ------------------------------------------------------------ */
 
 static void frame_write(struct plane_request *rq, struct str header, struct str body)
 {
@@ -209,7 +209,7 @@ static void on_request_deadline(void *arg)
         request_gone(rq);
 }
 
-/* --- requests: begin ---------------------------------------------------------------------------- */
+/* --- requests: begin -------------------------------------------------------------------------- */
 
 static int request_parse(struct plane_request *rq, struct plane_address *ret_home, struct err *e)
 {
@@ -232,8 +232,7 @@ static int request_parse(struct plane_request *rq, struct plane_address *ret_hom
     return plane_address_parse(rq->control.address, ret_home, e);
 }
 
-static void request_begin(struct plane_server *s, const struct handler *handler,
-                          struct str payload)
+static void request_begin(struct plane_server *s, const struct handler *handler, struct str payload)
 {
     static const struct tcp_handlers home_handlers = {
         .connected = on_home_connected,
@@ -266,7 +265,7 @@ static void request_begin(struct plane_server *s, const struct handler *handler,
     timer_start(rq->deadline, s->conf.call_home_ms);
 }
 
-/* --- connections from frontends ----------------------------------------------------------------- */
+/* --- connections from frontends --------------------------------------------------------------- */
 
 static void conn_free(void *arg)
 {
@@ -369,7 +368,7 @@ static void on_accept(void *arg, struct tcp *take_conn)
     tcp_set_handlers(take_conn, &handlers, k);
 }
 
-/* --- the server --------------------------------------------------------------------------------- */
+/* --- the server ------------------------------------------------------------------------------- */
 
 static int server_listen(struct plane_server *s, struct err *e)
 {
@@ -394,8 +393,8 @@ static int server_listen(struct plane_server *s, struct err *e)
     return 0;
 }
 
-int plane_server_new(struct plane_server **ret, struct loop *l, const struct plane_server_conf *conf,
-                     struct err *e)
+int plane_server_new(struct plane_server **ret, struct loop *l,
+                     const struct plane_server_conf *conf, struct err *e)
 {
     AUTO(plane_server_free) struct plane_server *s = xcalloc(1, sizeof(*s));
     struct plane_server_conf *c = &s->conf;
@@ -432,9 +431,9 @@ struct plane_server *plane_server_free(struct plane_server *s)
     if (!s)
         return NULL;
     s->listener = tcp_listener_close(s->listener);
-    LIST_FOREACH(k, &s->conns, struct server_conn, in_server)
+    LIST_FOREACH (k, &s->conns, struct server_conn, in_server)
         conn_close(k);
-    LIST_FOREACH(rq, &s->requests, struct plane_request, in_server)
+    LIST_FOREACH (rq, &s->requests, struct plane_request, in_server)
         request_gone(rq);
     /* Behind the connections and requests that end this turn and still point here. */
     loop_defer(s->loop, server_free, s);
@@ -469,7 +468,7 @@ struct plane_server_stats plane_server_stats(const struct plane_server *s)
     return s->stats;
 }
 
-/* --- one request -------------------------------------------------------------------------------- */
+/* --- one request ------------------------------------------------------------------------------ */
 
 struct str plane_request_id(const struct plane_request *rq)
 {

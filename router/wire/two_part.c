@@ -18,8 +18,8 @@ int two_part_decode(struct str in, size_t max, struct two_part *ret, size_t *ret
     body = load_u64be(in.ptr + 8);
     /* Compared one by one: the sum of two foreign lengths may wrap. */
     if (header > max || body > max - header || max - header - body < TWO_PART_HEAD)
-        return err_set(e, -EMSGSIZE, "message of %" PRIu64 " + %" PRIu64 " bytes, limit %zu", header,
-                       body, max);
+        return err_set(e, -EMSGSIZE, "message of %" PRIu64 " + %" PRIu64 " bytes, limit %zu",
+                       header, body, max);
     if (in.len - TWO_PART_HEAD < header + body)
         return TWO_PART_MORE;
 

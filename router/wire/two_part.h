@@ -2,7 +2,7 @@
 /*
  * Two-part message: the unit of the request and response planes (wire.md §4.2).
  *
- *     u64 header length H | u64 body length B | u64 checksum, 0 | H bytes | B bytes      (big-endian)
+ *     u64 header length H | u64 body length B | u64 checksum, 0 | H bytes | B bytes (big-endian)
  *
  * Header only = control, body only = payload, both = request. The checksum is written as 0 and not
  * looked at, as release builds do. The decoder works on whatever has arrived and hands out views

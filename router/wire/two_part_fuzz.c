@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         buf_clear(&out);
         two_part_put(&out, m.header, m.body);
         if (out.len != used || memcmp(buf_data(&out), in.ptr, 16) != 0 ||
-            memcmp(buf_data(&out) + TWO_PART_HEAD, in.ptr + TWO_PART_HEAD,
-                   used - TWO_PART_HEAD) != 0)
+            memcmp(buf_data(&out) + TWO_PART_HEAD, in.ptr + TWO_PART_HEAD, used - TWO_PART_HEAD) !=
+                0)
             abort();
         in = str_skip(in, used);
     }

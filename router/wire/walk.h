@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: visits every regular file below a directory, in no particular order.
+ * For tests: visits every regular file below a directory, in no particular order; removes trees.
  */
 #pragma once
 
 #include <dirent.h>
+#include <ftw.h>
 #include <sys/stat.h>
 
 #include "lib/base/test.h"
@@ -32,4 +33,18 @@ static inline __attribute__((unused)) void walk(const char *dir, walk_fn fn, voi
         }
     }
     (void)closedir(d);
+}
+
+static inline int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* A directory of the test's own and all that is in it. */
+static inline __attribute__((unused)) void remove_tree(const char *dir)
+{
+    assert_int_equal(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }

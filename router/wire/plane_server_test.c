@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server against bytes that no client of ours sends; requests are plane_test.c's.
+ */
+#include "router/wire/plane_server.h"
+
+#include "lib/base/log.h"
+#include "lib/base/test.h"
+#include "lib/net/tcp.h"
+#include "router/wire/plane_address.h"
+
+struct rig {
+    struct loop *loop;
+    struct plane_server *server;
+    struct tcp *conn;
+    struct buf answer;
+    bool closed;
+};
+
+static void on_received(void *arg, struct str data)
+{
+    buf_put_str(&((struct rig *)arg)->answer, data);
+}
+
+static void on_closed(void *arg, int error)
+{
+    (void)error;
+    ((struct rig *)arg)->closed = true;
+}
+
+static void serve(void *arg, struct plane_request *rq)
+{
+    (void)arg;
+    plane_request_abort(rq);
+}
+
+static void rig_init(struct rig *rig, const struct plane_server_conf *conf)
+{
+    struct err e;
+
+    *rig = (struct rig){0};
+    EXPECT_OK(log_setup("off", false, &e), &e);
+    EXPECT_OK(loop_new(&rig->loop, &e), &e);
+    EXPECT_OK(plane_server_new(&rig->server, rig->loop, conf, &e), &e);
+    plane_server_register(rig->server, "a/g", serve, NULL);
+}
+
+static void rig_done(struct rig *rig)
+{
+    rig->conn = tcp_close(rig->conn);
+    rig->server = plane_server_free(rig->server);
+    loop_run_once(rig->loop, 0);
+    rig->loop = loop_free(rig->loop);
+    buf_done(&rig->answer);
+}
+
+static void connect_to(struct rig *rig)
+{
+    static const struct tcp_handlers on = {.received = on_received, .closed = on_closed};
+    struct plane_address a;
+    struct err e;
+
+    rig->conn = tcp_close(rig->conn);
+    rig->closed = false;
+    buf_clear(&rig->answer);
+    EXPECT_OK(plane_address_parse(str_from(plane_server_address(rig->server)), &a, &e), &e);
+    EXPECT_OK(tcp_connect(&rig->conn, rig->loop, a.ip, a.port, &on, rig, &e), &e);
+}
+
+#define UNTIL(rig, condition)                                                                      \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + UINT64_C(10000000000);                                    \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((rig)->loop, 20);                                                        \
+        }                                                                                          \
+    } while (0)
+
+/* Told in words; what cannot be followed any more is closed, the rest stays open. */
+static void test_garbage(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *want;
+        bool closes;
+    } cases[] = {
+        {"\0\0", 2, "Read error: ", true},
+        {"\xff\xff", 2, "Read error: ", true},
+        {"\0\1a\0\0\xff\xff\xff\xff", 9, "Read error: ", true},
+        {"\0\1\xff\0\0\0\0\0\0", 9, "Invalid endpoint path", false},
+        {"\0\1a\0\0\0\0\0\0", 9, "Unknown endpoint: a", false},
+    };
+    const struct plane_server_conf conf = {.host = "127.0.0.1"};
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, &conf);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        connect_to(&rig);
+        tcp_write(rig.conn, str_slice(cases[i].bytes, cases[i].n));
+        UNTIL(&rig, str_has(buf_str(&rig.answer), str_from(cases[i].want)));
+        if (cases[i].closes) {
+            UNTIL(&rig, rig.closed);
+            continue;
+        }
+        buf_clear(&rig.answer);
+        tcp_write(rig.conn, str_slice(cases[i].bytes, cases[i].n)); /* and again */
+        UNTIL(&rig, str_has(buf_str(&rig.answer), str_from(cases[i].want)));
+    }
+    rig_done(&rig);
+}
+
+/* Acknowledged, then dropped without a word: nobody could be told. */
+static void test_unusable_request(void **state)
+{
+    const struct plane_server_conf conf = {.host = "127.0.0.1"};
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, &conf);
+    connect_to(&rig);
+    tcp_write(rig.conn, str_slice("\0\3a/g\0\0\0\0\0\2{}", 13));
+    UNTIL(&rig, rig.answer.len == 4);
+    assert_memory_equal(buf_data(&rig.answer), "\0\0\0\0", 4);
+    UNTIL(&rig, plane_server_stats(rig.server).bad_requests == 1);
+    assert_int_equal(plane_server_running(rig.server), 0);
+    assert_false(rig.closed);
+    rig_done(&rig);
+}
+
+static void test_connection_limit(void **state)
+{
+    const struct plane_server_conf conf = {.host = "127.0.0.1", .connections_max = 1};
+    struct tcp *first;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, &conf);
+    connect_to(&rig);
+    UNTIL(&rig, plane_server_stats(rig.server).connections == 1);
+    first = TAKE(rig.conn);
+    connect_to(&rig);
+    UNTIL(&rig, rig.closed);
+    first = tcp_close(first);
+    rig_done(&rig);
+}
+
+int main(void)
+{
+    return TEST_RUN(T(test_garbage), T(test_unusable_request), T(test_connection_limit));
+}
