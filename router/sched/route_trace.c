@@ -6,15 +6,30 @@
 #include "router/sched/scheduler.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One digit after the point like the reference, more only when the weight has more: the line must
+ * compute. */
+static const char *weight_text(double weight, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%.1f", weight);
+    if (strtod(out, NULL) != weight)
+        (void)snprintf(out, size, "%.9g", weight);
+    return out;
+}
 
 static void trace_candidate(const struct route_decision *d, const struct route_candidate *c,
                             struct buf *out)
 {
+    char text[32];
+    const char *weight = weight_text(d->overlap_weight, text, sizeof(text));
+
     buf_printf(out,
                "Formula for worker_id=%" PRIu64 " dp_rank=%" PRIu32 " with %" PRIu32
-               " cached blocks: %.3f = %.1f * prefill_blocks + decode_blocks = %.1f * %.3f + %.3f",
-               c->worker.worker_id, c->worker.dp_rank, c->overlap_blocks, c->logit,
-               d->overlap_weight, d->overlap_weight, c->prefill_blocks, c->decode_blocks);
+               " cached blocks: %.3f = %s * prefill_blocks + decode_blocks = %s * %.3f + %.3f",
+               c->worker.worker_id, c->worker.dp_rank, c->overlap_blocks, c->logit, weight, weight,
+               c->prefill_blocks, c->decode_blocks);
 }
 
 static void trace_choice(const struct route_decision *d, struct buf *out)

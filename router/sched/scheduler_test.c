@@ -126,6 +126,28 @@ static void trace_lines_are_those_of_the_reference(void **state)
     buf_done(&traced);
 }
 
+static void a_weight_is_traced_with_the_digits_that_it_has(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    struct route_conf conf = KV;
+    struct booking *b;
+    struct prompt p;
+
+    (void)state;
+    conf.overlap_weight = 0.25;
+    scheduler_configure(s, &conf);
+    make_prompt(&p, 1, 20);
+    put(s, 1);
+    (void)route(s, &p, &d, &b);
+    buf_clear(&traced);
+    route_decision_trace(&d, keep_line, NULL);
+    assert_non_null(strstr(buf_cstr(&traced), "blocks: 6.250 = 0.25 * prefill_blocks + "
+                                              "decode_blocks = 0.25 * 5.000 + 5.000\n"));
+    booking_release(b);
+    buf_done(&traced);
+}
+
 static void bookings_count_until_released_and_prefill_until_first_token(void **state)
 {
     AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
@@ -317,6 +339,7 @@ int main(void)
 {
     return TEST_RUN(
         T(the_example_of_the_guide), T(trace_lines_are_those_of_the_reference),
+                    T(a_weight_is_traced_with_the_digits_that_it_has),
         T(bookings_count_until_released_and_prefill_until_first_token),
         T(a_flip_of_mode_keeps_index_and_bookings),
         T(a_lost_worker_takes_nothing_of_others_with_it), T(exclusion_pins_and_empty_fleets),
