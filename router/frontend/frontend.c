@@ -146,21 +146,26 @@ static void remove_model(struct frontend *f, const char *name)
     model_unref(m);
 }
 
-static void put_worker(struct frontend *f, struct model *m, const struct worker *w, bool is_new)
+static void feed_worker(struct frontend *f, const char *model, const struct worker *w)
 {
-    struct feed *fd = strmap_get(f->feeds, str_from(m->name));
+    struct feed *fd = strmap_get(f->feeds, str_from(model));
     bool indexed = w->card && (w->card->local_indexer || !w->card->has_local_indexer);
 
-    model_put_worker(m, w);
-    if (!is_new)
-        return;
-    log_info(&LG, "worker found", LOG_U64("worker_id", w->id), LOG_STR("model", m->name),
-             LOG_STR("address", w->address));
     if (!fd)
         return;
     kv_recovery_put_worker(fd->recovery, w->id, w->address);
     if (indexed)
         kv_recovery_ask(fd->recovery, w->id); /* what it cached before we came */
+}
+
+static void put_worker(struct frontend *f, struct model *m, const struct worker *w, bool is_new)
+{
+    model_put_worker(m, w);
+    if (!is_new)
+        return;
+    log_info(&LG, "worker found", LOG_U64("worker_id", w->id), LOG_STR("model", m->name),
+             LOG_STR("address", w->address));
+    feed_worker(f, m->name, w);
 }
 
 static void remove_worker(struct frontend *f, struct model *m, const struct worker *w)
@@ -211,11 +216,19 @@ static void on_instances(void *arg, const struct instances_event *ev)
 
 static void on_nats(void *arg, bool up)
 {
-    (void)arg;
-    if (up)
-        log_info(&LG, "NATS connected");
-    else
+    struct frontend *f = arg;
+    struct str model;
+    void *fd;
+    size_t at = 0;
+
+    if (!up) {
         log_warn(&LG, "NATS is not reachable, routing goes on with what is known");
+        return;
+    }
+    log_info(&LG, "NATS connected");
+    /* A worker that stays silent from now on would never show that its events were missed. */
+    while (strmap_next(f->feeds, &at, &model, &fd))
+        kv_recovery_ask_again(((struct feed *)fd)->recovery);
 }
 
 static int start_nats(struct frontend *f, struct err *e)
@@ -242,6 +255,7 @@ static int start_nats(struct frontend *f, struct err *e)
 /* Events were switched on while running. */
 static void follow_events(struct frontend *f)
 {
+    AUTO(model_table_unref) struct model_table *t = instances_table(f->instances);
     struct str name;
     struct err e;
     void *model;
@@ -256,6 +270,9 @@ static void follow_events(struct frontend *f)
     f->admin.nats = f->nats;
     while (strmap_next(f->serving.models, &at, &name, &model))
         start_feed(f, model);
+    for (size_t i = 0; i < t->n_models; i++)
+        for (size_t k = 0; !t->models[i].is_prefill && k < t->models[i].n_workers; k++)
+            feed_worker(f, t->models[i].name, &t->models[i].workers[k]);
 }
 
 /* --- live configuration ------------------------------------------------------------------------

@@ -24,6 +24,7 @@ struct kv_intake {
     struct map64 last_ids; /* worker and rank -> id of its last event + 1 */
     struct metric *applied[KV_CLEARED + 1][N_STATUS];
     struct metric *gaps, *restarts, *bad, *other_tier;
+    uint64_t n_bad;
     bool dump; /* what is read now is an answer, whose ids mean nothing */
 };
 
@@ -119,6 +120,16 @@ static void on_event(void *arg, const struct kv_event *ev)
         k->conf.gap(k->conf.arg, ev->worker_id, ev->dp_rank);
 }
 
+/* Said at the first, second, fourth, eighth …: a flood of them must not flood the log too. */
+static void complain(struct kv_intake *k, struct str subject, const struct err *e)
+{
+    metric_add(k->bad, 1);
+    k->n_bad++;
+    if ((k->n_bad & (k->n_bad - 1)) == 0)
+        log_warn(&LG, "KV event cannot be read, ignoring", LOG_VIEW("subject", subject),
+                 LOG_U64("so_far", k->n_bad), LOG_STR("why", e->text));
+}
+
 static void on_kv_events(void *arg, struct str subject, struct str payload)
 {
     struct kv_intake *k = arg;
@@ -129,11 +140,8 @@ static void on_kv_events(void *arg, struct str subject, struct str payload)
     r = event_envelope_decode(payload, &envelope, &e);
     if (r == 0)
         r = kv_events_decode(&k->reader, envelope.payload, on_event, k, &e);
-    if (r == 0)
-        return;
-    metric_add(k->bad, 1);
-    log_warn(&LG, "KV event cannot be read, ignoring", LOG_VIEW("subject", subject),
-             LOG_STR("why", e.text));
+    if (r < 0)
+        complain(k, subject, &e);
 }
 
 static void on_load(void *arg, struct str subject, struct str payload)
@@ -143,10 +151,9 @@ static void on_load(void *arg, struct str subject, struct str payload)
     struct active_load load;
     struct err e;
 
-    (void)subject;
     if (event_envelope_decode(payload, &envelope, &e) < 0 ||
         active_load_decode(envelope.payload, &load, &e) < 0) {
-        metric_add(k->bad, 1);
+        complain(k, subject, &e);
         return;
     }
     if (load.active_decode_blocks.set)

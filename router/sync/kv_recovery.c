@@ -169,6 +169,19 @@ void kv_recovery_remove_worker(struct kv_recovery *r, uint64_t worker_id)
         question_free((struct question *)(uintptr_t)ptr);
 }
 
+void kv_recovery_ask_again(struct kv_recovery *r)
+{
+    uint64_t id, ptr;
+    size_t at = 0;
+
+    while (map64_next(&r->questions, &at, &id, &ptr)) {
+        struct question *q = (struct question *)(uintptr_t)ptr;
+
+        q->wanted |= q->asked_ms != 0;
+    }
+    pump(r);
+}
+
 void kv_recovery_ask(struct kv_recovery *r, uint64_t worker_id)
 {
     struct question *q = map64_find_ptr(&r->questions, worker_id);

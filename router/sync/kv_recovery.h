@@ -34,3 +34,5 @@ struct kv_recovery *kv_recovery_free(struct kv_recovery *r); /* cancels question
 void kv_recovery_put_worker(struct kv_recovery *r, uint64_t worker_id, const char *address);
 void kv_recovery_remove_worker(struct kv_recovery *r, uint64_t worker_id);
 void kv_recovery_ask(struct kv_recovery *r, uint64_t worker_id);
+/* Every worker that was asked before: events of all of them may have been missed. */
+void kv_recovery_ask_again(struct kv_recovery *r);
