@@ -68,9 +68,10 @@ class Process:
     def wait_log(self, pattern, seconds=20.0):
         """Waits for a line that matches, and returns the match."""
         def found():
-            if not self.alive() and not re.search(pattern, self.log()):
+            ended, match = not self.alive(), re.search(pattern, self.log())
+            if ended and not match:
                 pytest.fail(f"{self.name} ended with {self.popen.returncode}\n{self.log()[-2000:]}")
-            return re.search(pattern, self.log())
+            return match
         return until(f"{self.name} says {pattern!r}", found, seconds)
 
     def kill(self):
@@ -183,8 +184,8 @@ class Stack:
         self.folder, self.events = folder, events
         self.kv = folder / "kv"
         self.kv.mkdir()
-        self.processes, self.nats_port = [], None
-        self.nats = self.front = None
+        self.processes = []
+        self.nats = self.nats_port = self.front = self.port = None
 
     def __enter__(self):
         return self
@@ -238,7 +239,7 @@ class Stack:
             env.setdefault("DYN_KV_EVENTS", "false")
         self.front = self._start("frontend", [program("dynamo-frontend"), "--http-host", "127.0.0.1",
                                               "--http-port", 0, *flags], **env)
-        self.port = int(self.front.wait_log(r"frontend: serving .*port=(\d+)").group(1))
+        self.port = int(self.front.wait_log(r"serving\b.*?\bport\W+(\d+)").group(1))
         self.url = f"http://127.0.0.1:{self.port}"
         return self.front
 
@@ -328,7 +329,7 @@ class Stack:
         return {series: value for series, value in self.metrics().items() if series[0] in names and value}
 
     def check_nothing_leaked(self):
-        if self.front and self.front.alive():
+        if self.port and self.front.alive():
             until("no request, stream or booking is left", lambda: not self.loads())
         # Frontend first: workers that leave under it would be news to it.
         for process in sorted(self.processes, key=lambda p: p.name != "frontend"):
@@ -336,8 +337,8 @@ class Stack:
                 continue
             code = process.stop()
             assert code == 0, f"{process.name}: exit {code} on SIGTERM\n{process.log()[-2000:]}"
-            found = re.search(r".*(ERROR: AddressSanitizer|runtime error:|ThreadSanitizer).*", process.log())
-            assert not found, found
+            found = re.search(r"ERROR: AddressSanitizer|runtime error:|ThreadSanitizer", process.log())
+            assert not found, process.log()[found.start():][:3000]
 
 
 def parse_metrics(text):
@@ -353,3 +354,51 @@ def parse_metrics(text):
 def words(n, seed=0):
     """About n tokens of text that differ from the first word on with each seed."""
     return " ".join(f"{seed}x{i}" if i % 8 == 0 else "worker" for i in range(max(1, n // 2)))
+
+
+# --- what the router says ---
+
+FORMULA = re.compile(r"Formula for worker_id=(?P<worker>\d+) dp_rank=(?P<rank>\d+) with (?P<cached>\d+) cached blocks: "
+                     r"(?P<logit>[\d.]+) = (?P<weight0>[\d.]+) \* prefill_blocks \+ decode_blocks = "
+                     r"(?P<weight>[\d.]+) \* (?P<prefill>[\d.]+) \+ (?P<decode>[\d.]+)")
+SELECTED = re.compile(r"Selected worker: worker_id=(?P<worker>\d+) dp_rank=(?P<rank>\d+), logit: (?P<logit>[\d.]+), "
+                      r"cached blocks: (?P<cached>\d+), tree size: (?P<tree>\d+)(?:, total blocks: (?P<total>\d+))?")
+# Debug lines that tell each decision in every mode.
+ROUTED_LOG = "info,commutator::frontend::request=debug"
+ROUTED = re.compile(r"^(\S+)Z .* routed request_id=(\S+) mode=(\S+) worker_id=(\d+) overlap_blocks=(\d+) isl=(\d+)",
+                    re.MULTILINE)
+
+
+class Decision:
+    """The Formula lines of one request and its choice."""
+
+    def __init__(self):
+        self.rows, self.selected = [], None
+
+
+def decisions_of(log):
+    """{request id: Decision} of the text lines of a log."""
+    found = {}
+    for line in log.splitlines():
+        for pattern in (FORMULA, SELECTED):
+            if match := pattern.search(line):
+                request = re.search(r"request_id=(\S+)", line).group(1)
+                row = {key: float(value) if "." in value else int(value)
+                       for key, value in match.groupdict().items() if value is not None}
+                decision = found.setdefault(request, Decision())
+                if pattern is FORMULA:
+                    decision.rows.append(row)
+                else:
+                    decision.selected = row
+    return found
+
+
+def decision_for(stack, answer):
+    """The traces of an answer's request."""
+    return decisions_of(stack.front.log())[request_id(answer)]
+
+
+def request_id(answer):
+    """The id that the log knows an answer by."""
+    body = answer.chunks[0] if "event-stream" in answer.headers["content-type"] else answer.json
+    return body["id"].split("-", 1)[1]

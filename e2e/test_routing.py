@@ -1,0 +1,501 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routing modes, cost traces, events and the live flip, with mockers on loopback."""
+
+import collections
+import datetime
+import http.client
+import json
+import random
+import re
+import socket
+import statistics
+import threading
+import time
+
+import pytest
+
+from stack import (CHAT, COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, Stack, decision_for, decisions_of, request_id,
+                   until, words)
+
+WORKERS = 4
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with Stack(tmp_path) as stack:
+        yield stack
+
+
+@pytest.fixture
+def eventless(tmp_path):
+    with Stack(tmp_path, events=False) as stack:
+        yield stack
+
+
+def routed(stack):
+    """[(request id, mode, worker id, overlap blocks)] of every decision so far."""
+    return [(request, mode, int(worker), int(overlap))
+            for _, request, mode, worker, overlap, _ in ROUTED.findall(stack.front.log())]
+
+
+def worker_of(stack, answer):
+    """The worker that an answer came from."""
+    found = [worker for request, _, worker, _ in routed(stack) if request == request_id(answer)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def index_blocks(stack):
+    return stack.metric("commutator_router_index_blocks", model=MODEL) or 0
+
+
+# --- modes ---
+
+@pytest.mark.parametrize("spelled", ["round-robin", "round_robin"])
+def test_round_robin_spreads_evenly(eventless, spelled):
+    stack = eventless.up("--router-mode", spelled, workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    for _ in range(5 * WORKERS):
+        stack.chat("always the same prompt")
+    counts = collections.Counter(worker for _, _, worker, _ in routed(stack))
+    assert set(counts) == set(stack.instances()) and set(counts.values()) == {5}
+    assert stack.decisions() == {"round-robin": 5 * WORKERS}
+
+
+def test_random_spreads(eventless):
+    stack = eventless.up(workers=WORKERS, DYN_ROUTER_MODE="random", DYN_LOG=ROUTED_LOG)
+    for _ in range(100):
+        stack.chat("always the same prompt", max_tokens=1)
+    chosen = [worker for _, _, worker, _ in routed(stack)]
+    counts = collections.Counter(chosen)
+    # 100 fair draws among 4 leave these limits about once in a million runs.
+    assert len(counts) == WORKERS and all(6 <= n <= 50 for n in counts.values()), counts
+    assert any(a == b for a, b in zip(chosen, chosen[1:]))
+    assert stack.decisions() == {"random": 100}
+
+
+def test_kv_follows_the_cache(stack):
+    stack.up("--router-mode", "kv", workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    # Token ids, so that no chat template gives all of them the same first block.
+    prompts = [[1000 + 20 * seed + i % 20 for i in range(300)] for seed in range(12)]
+    ask = lambda ids: stack.request("POST", COMPLETIONS, stack.body(ids, COMPLETIONS))
+    homes = []
+    for prompt in prompts:
+        before = index_blocks(stack)
+        homes.append(worker_of(stack, ask(prompt)))
+        until("its blocks are known", lambda: index_blocks(stack) >= before + 18)
+    assert len(set(homes)) > 1, "cold prompts are spread"
+    for prompt, home in zip(prompts, homes):
+        for more in ([7, 8, 9], [5, 6]):
+            answer = ask(prompt + more)
+            assert worker_of(stack, answer) == home
+            assert answer.usage["prompt_tokens_details"]["cached_tokens"] == 288
+
+
+def test_kv_predicts_without_events(eventless):
+    stack = eventless.up("--router-mode", "kv", "--no-kv-events", workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    assert stack.metric("commutator_nats_up") is None, "no NATS is asked for"
+    for seed in range(5):
+        home = worker_of(stack, stack.chat(words(600, seed)))
+        again = stack.chat(words(600, seed) + " and then?")
+        assert worker_of(stack, again) == home
+        assert again.usage["prompt_tokens_details"]["cached_tokens"] > 200
+
+
+def test_predictions_expire(eventless):
+    stack = eventless.up("--router-mode", "kv", "--router-ttl", "0.2", workers=2, DYN_KV_EVENTS="false")
+    prompt = words(600)
+    cached = lambda: decision_for(stack, stack.chat(prompt)).selected["cached"]
+    assert cached() == 0 and cached() > 10
+    until("the prediction is forgotten", lambda: time.sleep(0.3) or cached() == 0)
+
+
+# --- traces ---
+
+def check_traces(log, weight, at_least):
+    """Every Formula line computes its logit; every choice is the lowest. Returns the decisions."""
+    found = decisions_of(log)
+    assert len(found) >= at_least
+    for request, decision in found.items():
+        assert decision.selected and len(decision.rows) == WORKERS, request
+        for row in decision.rows:
+            assert row["weight"] == row["weight0"] == pytest.approx(weight)
+            # Each printed number is rounded to a thousandth.
+            assert abs(row["weight"] * row["prefill"] + row["decode"] - row["logit"]) <= 0.0006 + 0.0005 * weight, row
+        chosen = [row for row in decision.rows if row["worker"] == decision.selected["worker"]]
+        assert len(chosen) == 1
+        assert chosen[0]["logit"] == decision.selected["logit"] and chosen[0]["cached"] == decision.selected["cached"]
+        assert decision.selected["logit"] == min(row["logit"] for row in decision.rows)
+        assert decision.selected["total"] == 1024
+    return found
+
+
+def load(stack, requests=60, clients=6, seed=1):
+    """Requests with shared prefixes, several at a time; returns the answers' usage."""
+    rng, usages, lock = random.Random(seed), [], threading.Lock()
+    bodies = [(words(400, rng.randrange(8)) + f" {rng.random()}", rng.randrange(1, 12)) for _ in range(requests)]
+
+    def client():
+        while True:
+            with lock:
+                if not bodies:
+                    return
+                prompt, tokens = bodies.pop()
+            usage = stack.chat(prompt, max_tokens=tokens, ignore_eos=True).usage
+            with lock:
+                usages.append(usage)
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(usages) == requests
+    return usages
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.5, 0.25, 0.0])
+def test_formula_lines_compute(stack, weight):
+    stack.up("--router-mode", "kv", "--kv-overlap-score-weight", weight, workers=WORKERS)
+    load(stack)
+    found = check_traces(stack.front.log(), weight, 60)
+    assert any(row["cached"] for decision in found.values() for row in decision.rows)
+    assert any(row["decode"] for decision in found.values() for row in decision.rows)
+    assert stack.decisions() == {"kv": 60}
+
+
+def test_traces_as_json_lines(stack):
+    stack.up("--router-mode", "kv", workers=WORKERS, DYN_LOGGING_JSONL="1")
+    answer = stack.chat()
+    lines = [json.loads(line) for line in stack.front.log().splitlines()]
+    traces = [line for line in lines if line["target"] == "dynamo_llm::kv_router::scheduler"]
+    assert len(traces) == WORKERS + 1 or any("tied" in line["message"] for line in traces)
+    assert {line["level"] for line in traces} == {"INFO"}
+    assert {line["request_id"] for line in traces} == {request_id(answer)}
+    assert sum("Formula for worker_id=" in line["message"] for line in traces) == WORKERS
+
+
+def test_log_filter(eventless):
+    stack = eventless.up("--router-mode", "kv", workers=2, DYN_LOG="info,dynamo_llm::kv_router::scheduler=warn")
+    stack.chat()
+    assert "Formula" not in stack.front.log() and "Selected" not in stack.front.log()
+    assert "serving" in stack.front.log()
+
+
+def test_no_trace_outside_of_kv(eventless):
+    stack = eventless.up("--router-mode", "random", workers=2)
+    stack.chat()
+    assert "Formula" not in stack.front.log() and "Selected" not in stack.front.log()
+
+
+def test_temperature_spreads(stack):
+    """At temperature 0 a cached prompt stays where it is; a high one draws almost evenly."""
+    stack.up("--router-mode", "kv", "--router-temperature", "100", workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    for _ in range(60):
+        stack.chat("always the same prompt " + words(300), max_tokens=1)
+    counts = collections.Counter(worker for _, _, worker, _ in routed(stack))
+    assert len(counts) == WORKERS and min(counts.values()) >= 3, counts
+
+
+# --- limits and pins ---
+
+def test_busy_workers_refuse(eventless):
+    """With one slow worker in prefill, its uncomputed tokens are over the threshold."""
+    stack = eventless.up("--router-mode", "kv", "--active-prefill-tokens-threshold", "100", speedup=0.05)
+    slow = threading.Thread(target=lambda: stack.chat(words(400), max_tokens=1))
+    slow.start()
+    until("the prompt is being computed",
+          lambda: (stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0) > 100)
+    refused = stack.request("POST", CHAT, stack.body("x"))
+    assert refused.status == 503 and "busy" in refused.json["error"]["message"]
+    assert refused.json["error"]["type"] == "overloaded_error"
+    # A threshold set while running has effect at once.
+    stack.request("POST", "/busy_threshold", {"model": MODEL, "active_prefill_tokens_threshold": 1000000})
+    stack.chat("x", max_tokens=1)
+    slow.join()
+
+
+def test_pins(stack):
+    stack.up("--router-mode", "kv", workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    for worker in stack.instances():
+        assert worker_of(stack, stack.chat(nvext={"backend_instance_id": worker})) == worker
+        assert worker_of(stack, stack.chat(headers={"x-worker-instance-id": str(worker)})) == worker
+    first, second = stack.instances()[:2]
+    both = stack.chat(nvext={"backend_instance_id": first}, headers={"x-worker-instance-id": str(second)})
+    assert worker_of(stack, both) == second, "the header beats the body"
+    stack.chat(headers={"x-worker-instance-id": "nonsense"})
+    missing = stack.request("POST", CHAT, stack.body("x", nvext={"backend_instance_id": 999}))
+    assert missing.status == 500 and "instance_id=999 not found" in missing.json["error"]["message"]
+
+
+def test_flags_win_over_environment(eventless):
+    stack = eventless.up("--router-mode", "random", DYN_ROUTER_MODE="kv", DYN_ROUTER_TEMPERATURE="0.5")
+    stack.chat()
+    assert stack.decisions() == {"random": 1}
+
+
+def test_request_ids(eventless):
+    stack = eventless.up()
+    mine = "11111111-2222-4333-8444-555555555555"
+    assert request_id(stack.chat(headers={"x-dynamo-request-id": mine})) == mine
+    assert request_id(stack.chat(user=mine.replace("1", "6"))) == mine.replace("1", "6")
+    assert request_id(stack.chat(headers={"x-dynamo-request-id": "nonsense"})) != "nonsense"
+
+
+# --- the live flip ---
+
+class Load:
+    """Clients that send cache-friendly requests until stopped, and keep what they saw."""
+
+    def __init__(self, stack, clients=8, starters=10):
+        self.stack, self.stopped, self.failures, self.rates = stack, threading.Event(), [], []
+        self.lock, self.starters = threading.Lock(), starters
+        self.threads = [threading.Thread(target=self._client, args=(seed,)) for seed in range(clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def _client(self, seed):
+        rng, connection = random.Random(seed), self.stack.connect()
+        while not self.stopped.is_set():
+            prompt = words(500, 100 + rng.randrange(self.starters)) + f" {rng.random()}"
+            body = self.stack.body(prompt, max_tokens=4, stream=True, stream_options={"include_usage": True})
+            try:
+                connection.request("POST", CHAT, json.dumps(body), {"content-type": "application/json"})
+                response = connection.getresponse()
+                text = response.read().decode()
+                assert response.status == 200 and text.endswith("data: [DONE]\n\n"), text[-300:]
+                assert "event: error" not in text, text[-300:]
+                usage = json.loads(re.findall(r'"usage":(\{.*\})\}', text)[-1])
+                rate = usage["prompt_tokens_details"]["cached_tokens"] / usage["prompt_tokens"]
+                with self.lock:
+                    self.rates.append(rate)
+            except (AssertionError, OSError, http.client.HTTPException, IndexError) as failure:
+                with self.lock:
+                    self.failures.append(repr(failure))
+                connection = self.stack.connect()
+        connection.close()
+
+    def after(self, n, since=None):
+        """Waits for n more answers and returns their mean hit rate."""
+        since = len(self.rates) if since is None else since
+        until(f"{n} more answers", lambda: len(self.rates) >= since + n or self.failures, 60)
+        return statistics.mean(self.rates[since:since + n])
+
+    def stop(self):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def flip(stack, mode):
+    """Replaces the routing file and returns the seconds until the first decision in the new mode."""
+    fresh = stack.folder / "routing.new"
+    fresh.write_text(f"DYN_ROUTER_MODE={mode}\n")
+    with open(stack.front.log_path, "rb") as log:
+        log.seek(0, 2)
+        t0 = time.time()
+        fresh.rename(stack.folder / "routing")
+        seen = bytearray()
+
+        def decided():
+            seen.extend(log.read())
+            for stamp, _, now, *_ in ROUTED.findall(seen.decode(errors="replace")):
+                at = datetime.datetime.fromisoformat(stamp + "+00:00").timestamp()
+                if now == mode and at >= t0:
+                    return at - t0
+            return None
+        return until(f"a decision in mode {mode}", decided, 10)
+
+
+def test_flips_under_load(stack, capsys):
+    (stack.folder / "routing").write_text("DYN_ROUTER_MODE=kv\n")
+    stack.up("--routing-file", stack.folder / "routing", workers=WORKERS, blocks=4096, DYN_LOG=ROUTED_LOG)
+    until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
+    clients = Load(stack)
+    clients.after(200)  # warm
+    before = clients.after(200)
+    pid, took, after = stack.front.pid, [], []
+    for n in range(50):
+        mode = ("round-robin", "random", "kv")[n % 3] if n < 49 else "kv"
+        took.append(flip(stack, mode))
+        if mode == "kv":
+            after.append(clients.after(100))
+        else:
+            clients.after(10)
+    clients.stop()
+    took.sort()
+    with capsys.disabled():
+        print(f"\n  50 flips: p50 {took[25] * 1000:.0f} ms, p99 {took[49] * 1000:.0f} ms; hit rate before "
+              f"{before:.1%}, after the flips back {min(after):.1%} to {max(after):.1%}; "
+              f"{len(clients.rates)} requests, {len(clients.failures)} failed")
+    assert not clients.failures, clients.failures[:3]
+    assert min(after) >= before - 0.02
+    assert took[-1] < 1
+    assert stack.front.pid == pid and stack.front.alive()
+    assert stack.metric("commutator_routing_changes_total") == 51
+    assert set(stack.decisions()) == {"kv", "round-robin", "random"}
+    assert sum(stack.decisions().values()) == len(clients.rates)
+
+
+def test_bad_live_configuration_is_refused(eventless):
+    stack = eventless
+    routing = stack.folder / "routing"
+    routing.write_text("DYN_ROUTER_MODE=kv\n# a comment\n\nnonsense\n")
+    stack.up("--routing-file", routing)
+    until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
+    routing.write_text("DYN_ROUTER_MODE=clever\n")
+    until("it is refused", lambda: stack.metric("commutator_routing_errors_total") == 1)
+    stack.front.wait_log("routing configuration refused.*clever")
+    stack.chat()
+    assert stack.decisions() == {"kv": 1}
+    # What the file no longer names falls back to the start's values.
+    routing.write_text("DYN_ROUTER_TEMPERATURE=0.5\n")
+    until("it is in force", lambda: stack.metric("commutator_routing_changes_total") == 2)
+    stack.chat()
+    assert stack.decisions() == {"kv": 1, "round-robin": 1}
+
+
+def test_other_variables_apply_live(eventless):
+    stack = eventless
+    routing = stack.folder / "routing"
+    routing.write_text("DYN_ROUTER_MODE=kv\nDYN_KV_OVERLAP_SCORE_WEIGHT=3\nDYN_ACTIVE_PREFILL_TOKENS_THRESHOLD=7\n")
+    stack.up("--routing-file", routing)
+    until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
+    decision = decision_for(stack, stack.chat())
+    assert decision.rows[0]["weight"] == 3
+    assert stack.get("/busy_threshold").json["thresholds"][0]["active_prefill_tokens_threshold"] == 7
+
+
+def test_events_switched_on_live(stack):
+    """A frontend that began without events learns what workers hold when they are switched on."""
+    routing = stack.folder / "routing"
+    routing.write_text("DYN_KV_EVENTS=false\n")
+    stack.up("--router-mode", "kv", "--routing-file", routing, workers=2)
+    until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
+    load(stack, requests=20)
+    routing.write_text("DYN_KV_EVENTS=true\n")
+    until("NATS is connected", lambda: stack.metric("commutator_nats_up") == 1)
+    until("the dumps have arrived", lambda: index_blocks(stack) > 20)
+
+
+# --- events ---
+
+def test_late_frontend_learns_what_workers_hold(stack):
+    stack.up("--router-mode", "kv", workers=WORKERS)
+    load(stack)
+    until("nothing runs", lambda: not stack.loads())
+    known = until("events have arrived", lambda: index_blocks(stack))
+    first = stack.front
+    assert first.stop() == 0
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(WORKERS)
+    until("the dumps have arrived", lambda: index_blocks(stack) >= known)
+    answer = stack.chat(words(400, 3) + " and then?")
+    assert [overlap for request, _, _, overlap in routed(stack) if request == request_id(answer)][0] >= 12
+
+
+def test_removed_blocks_leave_the_index(stack):
+    """A cache far smaller than what passes through it: the index must follow the evictions."""
+    stack.up("--router-mode", "kv", workers=2, blocks=64)
+    for seed in range(20):
+        stack.chat(words(400, 500 + seed), max_tokens=1)
+    until("nothing runs", lambda: not stack.loads())
+    until("evictions are followed", lambda: 0 < index_blocks(stack) <= 2 * 64)
+    assert stack.metric("dynamo_component_kv_cache_events_applied", event_type="removed", status="ok") > 0
+
+
+def test_nats_killed_and_back_under_load(stack):
+    stack.up("--router-mode", "kv", workers=WORKERS, blocks=4096)
+    clients = Load(stack)
+    clients.after(150)
+    before = clients.after(100)
+    stack.nats.kill()
+    until("it is noticed", lambda: stack.metric("commutator_nats_up") == 0)
+    assert any("NATS" in note for note in stack.get("/health").json["notes"])
+    clients.after(100)
+    # Blocks that the events of this time would have told of.
+    for seed in range(10):
+        stack.chat(words(500, 900 + seed))
+    stack.start_nats()
+    until("it is back", lambda: stack.metric("commutator_nats_up") == 1)
+    assert stack.get("/health").json["notes"] == []
+    clients.after(150)
+    after = clients.after(100)
+    clients.stop()
+    assert not clients.failures, clients.failures[:3]
+    assert after >= before - 0.02
+
+    # What was missed has been recovered: the index is what a frontend learns that starts now.
+    until("nothing runs", lambda: not stack.loads())
+    have = stack.front, stack.port
+    stack.frontend("--router-mode", "kv")
+    stack.ready(WORKERS)
+    fresh = stack.port
+    def both():
+        blocks = []
+        for stack.port in (have[1], fresh):
+            blocks.append(index_blocks(stack))
+        return blocks
+    until("both know the same blocks", lambda: len(set(both())) == 1 and both()[0] > 0)
+    (stack.front, stack.port), other = have, stack.front
+    assert other.stop() == 0
+
+
+def publish(stack, *messages):
+    """Publishes raw payloads over the NATS text protocol."""
+    with socket.create_connection(("127.0.0.1", stack.nats_port), timeout=10) as connection:
+        connection.sendall(b"CONNECT {\"verbose\":false}\r\n")
+        for subject, payload in messages:
+            connection.sendall(f"PUB {subject} {len(payload)}\r\n".encode() + payload + b"\r\n")
+        connection.sendall(b"PING\r\n")
+        received = b""
+        while b"PONG" not in received:
+            part = connection.recv(65536)
+            assert part, received
+            received += part
+
+
+def test_garbage_on_the_event_plane(stack):
+    stack.up("--router-mode", "kv", workers=2)
+    stack.chat(words(400))
+    known = until("events have arrived", lambda: index_blocks(stack))
+    rng = random.Random(5)
+    topics = ["namespace.dynamo.component.backend.kv-events", "namespace.dynamo.kv_metrics",
+              "namespace.dynamo.component.backend.endpoint.generate.kv-events"]
+    garbage = [(rng.choice(topics), rng.randbytes(rng.randrange(0, 400))) for _ in range(2000)]
+    # Well-formed MessagePack that is no event: an envelope in name only, deep nesting, huge lengths.
+    for text in (b"\xc0", b"\x80", b"\x91" * 3000, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff",
+                 b"\x85\xacpublisher_id\x01\xa8sequence\x03\xacpublished_at\x01\xa5topic\xa9kv-events\xa7payload\xc4\x01\xc1"):
+        garbage += [(topic, text) for topic in topics]
+    publish(stack, *garbage)
+    until("it is counted", lambda: stack.metric("commutator_router_kv_event_problems_total", problem="bad") >= 1500)
+    said = [line for line in stack.front.log().splitlines() if "cannot be read" in line]
+    assert 1 <= len(said) <= 30, "a flood of bad events must not flood the log"
+    assert index_blocks(stack) == known
+    load(stack)
+
+
+def test_garbage_in_the_file_store(stack):
+    stack.up("--router-mode", "kv", workers=2)
+    record = next(path for path in (stack.kv / "v1/instances").iterdir() if "generate" in path.name)
+    card = next((stack.kv / "v1/mdc").iterdir())
+    name = lambda text, worker: text.name.rsplit("%2F", 1)[0] + f"%2F{worker:x}"
+    bad = [b"", b"{", b"null", b"[]", b"{}", b'{"type":"Endpoint"}', b'{"type":"Unknown","namespace":"dynamo"}',
+           b"\x00\xff" * 100, record.read_bytes()[:60], record.read_bytes().replace(b"instance_id", b"instance"),
+           record.read_bytes().replace(b"127.0.0.1:", b"no such host:"), b"[" * 5000,
+           re.sub(rb'"transport":\{.*?\}', b'"transport":{"carrier-pigeon":"coop"}', record.read_bytes())]
+    for n, text in enumerate(bad):
+        (stack.kv / "v1/instances" / name(record, 0xbad00 + n)).write_bytes(text)
+        (stack.kv / "v1/event_channels" / name(record, 0xbad00 + n)).write_bytes(text)
+    cards = [b"", b"{", b"{}", card.read_bytes()[:200], card.read_bytes().replace(b"card_json", b"card"),
+             card.read_bytes().replace(b"kv_cache_block_size", b"block_size"),
+             re.sub(rb'"kv_cache_block_size":\d+', b'"kv_cache_block_size":0', card.read_bytes())]
+    for n, text in enumerate(cards):
+        (stack.kv / "v1/mdc" / name(card, 0xbad00 + n)).write_bytes(text)
+    (stack.kv / "v1/instances/not%2Genough").write_bytes(b"{}")
+    (stack.kv / "v1/instances/folder").mkdir()
+    load(stack, requests=20)
+    another = stack.mocker()
+    until("a good record is still noticed", lambda: stack.workers() >= 3)
+    load(stack, requests=20)
+    assert len(stack.front.log().splitlines()) < 400, "said once, not for ever"
+    assert another.alive()
