@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker that misbehaves in chosen ways, on the wire protocol of a real one.
+
+It puts its records beside those of a mocker (whose card it borrows), takes requests on the TCP
+plane, and then does what its behaviour says. No code of ours or of the reference is used.
+"""
+
+import json
+import os
+import re
+import socket
+import struct
+import threading
+
+# What it does with a request, in the order of the protocol.
+REFUSE_CONNECTION = "refuse connection"      # nobody listens
+NO_ACK = "no ack"                            # takes the request and says nothing
+ACK_ERROR = "ack error"                      # "Unknown endpoint"
+NO_CALL_HOME = "no call home"                # acknowledges and never calls
+CLOSE_AT_HOME = "close at home"              # calls, says its name, hangs up
+PROLOGUE_ERROR = "prologue error"            # calls and says that generate failed
+NO_ITEMS = "no items"                        # ends without one
+BREAK_BEFORE_TOKEN = "break before token"    # hangs up before its first item
+BREAK_AFTER_TOKENS = "break after tokens"    # hangs up after two
+GARBAGE = "garbage"                          # items that are no JSON
+ERROR_ITEM = "error item"                    # two tokens, then an error
+HANG_AFTER_TOKENS = "hang after tokens"      # two tokens, then waits to be told to stop
+ANSWER = "answer"                            # three tokens and a proper end
+
+
+def receive(connection, n):
+    data = b""
+    while len(data) < n:
+        part = connection.recv(n - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
+def two_part(header=b"", body=b""):
+    return struct.pack(">QQQ", len(header), len(body), 0) + header + body
+
+
+def item(data):
+    return two_part(b"", json.dumps({"data": {"data": data}, "complete_final": False}).encode())
+
+
+class FakeWorker:
+    """Registered until close(). `requests` counts what it was sent; `told` the words "kill" and "stop"."""
+
+    def __init__(self, kv, behaviour, worker_id=0x1234567):
+        self.behaviour, self.worker_id = behaviour, worker_id
+        self.requests, self.told, self.bodies = 0, [], []
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        if behaviour == REFUSE_CONNECTION:
+            self._listener.close()
+        else:
+            self._listener.listen(64)
+            threading.Thread(target=self._accept, daemon=True).start()
+        self._records = [self._put(kv, bucket) for bucket in ("mdc", "instances")]
+
+    def _put(self, kv, bucket):
+        folder = kv / "v1" / bucket
+        model = next(p for p in folder.iterdir() if p.name.startswith("dynamo%2Fbackend%2Fgenerate%2F"))
+        record = json.loads(model.read_text())
+        record["instance_id"] = self.worker_id
+        if "transport" in record:
+            record["transport"] = {"tcp": f"127.0.0.1:{self.port}/{self.worker_id:x}/generate"}
+        path = folder / re.sub(r"[0-9a-f]+$", f"{self.worker_id:x}", model.name)
+        whole = kv / f"whole-{bucket}-{self.worker_id:x}"
+        whole.write_text(json.dumps(record))
+        os.link(whole, path)
+        whole.unlink()
+        return path
+
+    def touch(self):
+        """Keeps its records alive: files that are ten seconds old count as dead."""
+        for path in self._records:
+            os.utime(path)
+
+    def close(self):
+        for path in self._records:
+            path.unlink(missing_ok=True)
+        self._listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._plane, args=(connection,), daemon=True).start()
+
+    def _plane(self, connection):
+        try:
+            while True:
+                path = receive(connection, struct.unpack(">H", receive(connection, 2))[0])
+                receive(connection, struct.unpack(">H", receive(connection, 2))[0])
+                payload = receive(connection, struct.unpack(">I", receive(connection, 4))[0])
+                self._request(connection, path, payload)
+        except (EOFError, OSError):
+            connection.close()
+
+    def _request(self, connection, path, payload):
+        if not path.endswith(b"/generate"):
+            text = b"Unknown endpoint: " + path
+            connection.sendall(struct.pack(">I", len(text)) + text)
+            return
+        self.requests += 1
+        n_header, n_body, _ = struct.unpack(">QQQ", payload[:24])
+        control = json.loads(payload[24:24 + n_header])
+        self.bodies.append(json.loads(payload[24 + n_header:24 + n_header + n_body]))
+        if self.behaviour == NO_ACK:
+            return
+        text = b"Server overloaded: no" if self.behaviour == ACK_ERROR else b""
+        connection.sendall(struct.pack(">I", len(text)) + text)
+        if self.behaviour in (ACK_ERROR, NO_CALL_HOME):
+            return
+        threading.Thread(target=self._call_home, args=(control,), daemon=True).start()
+
+    def _call_home(self, control):
+        info = json.loads(control["connection_info"]["info"])
+        host, port = info["address"].rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as home:
+            try:
+                self._answer(home, info["subject"])
+            except OSError:
+                pass
+
+    def _answer(self, home, subject):
+        does = self.behaviour
+        home.sendall(two_part(json.dumps({"subject": subject, "stream_type": "response"}).encode()))
+        if does == CLOSE_AT_HOME:
+            return
+        if does == PROLOGUE_ERROR:
+            home.sendall(two_part(b'{"error":"the engine is not well"}'))
+            return
+        home.sendall(two_part(b'{"error":null}'))
+        if does == BREAK_BEFORE_TOKEN:
+            return
+        if does == GARBAGE:
+            home.sendall(two_part(b"", b"\xff\x00 no JSON"))
+        if does not in (NO_ITEMS, GARBAGE):
+            for token in (300, 301):
+                home.sendall(item({"token_ids": [token]}))
+        if does == BREAK_AFTER_TOKENS:
+            return
+        if does == ERROR_ITEM:
+            home.sendall(two_part(b"", json.dumps({"data": {"event": "error", "comment": ["out of memory"]},
+                                                   "complete_final": False}).encode()))
+        if does == HANG_AFTER_TOKENS:
+            self._listen_for_word(home)
+            return
+        if does == ANSWER:
+            home.sendall(item({"token_ids": [302], "finish_reason": "length"}))
+        home.sendall(two_part(b"", b'{"complete_final":true}') + two_part(b'"sentinel"'))
+        self._listen_for_word(home)
+
+    def _listen_for_word(self, home):
+        try:
+            header, body, _ = struct.unpack(">QQQ", receive(home, 24))
+            self.told.append(json.loads(receive(home, header + body)))
+        except EOFError:
+            pass
