@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/discovery/instances.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "lib/base/log.h"
 #include "lib/base/test.h"
 
@@ -255,8 +258,56 @@ static void test_channels(void **state)
     rig_done(&rig);
 }
 
+struct reader {
+    struct instances *ix;
+    atomic_bool stop;
+    uint64_t last_version;
+    size_t n_taken;
+};
+
+static void *read_tables(void *arg)
+{
+    struct reader *r = arg;
+
+    do {
+        AUTO(model_table_unref) struct model_table *t = instances_table(r->ix);
+
+        if (t->version < r->last_version)
+            return NULL; /* shows as a version that never arrives */
+        r->last_version = t->version;
+        for (size_t i = 0; i < t->n_models; i++)
+            r->n_taken += t->models[i].n_workers;
+    } while (!atomic_load(&r->stop));
+    return r;
+}
+
+/* Tables are taken by another thread while they are replaced; the thread sanitizer watches. */
+static void test_other_threads(void **state)
+{
+    struct reader r = {0};
+    pthread_t thread;
+    struct rig rig;
+    void *ok;
+
+    (void)state;
+    rig_init(&rig, NULL);
+    card_put(&rig, 1, "a", "m", 16, "Chat");
+    r.ix = rig.ix;
+    assert_int_equal(pthread_create(&thread, NULL, read_tables, &r), 0);
+    for (uint64_t i = 0; i < 2000; i++) {
+        endpoint_put(&rig, i % 50, "a");
+        if (i % 3 == 0)
+            gone(&rig, RECORD_ENDPOINT, i % 50, "a");
+        (void)turn(&rig);
+    }
+    atomic_store(&r.stop, true);
+    assert_int_equal(pthread_join(thread, &ok), 0);
+    assert_non_null(ok);
+    rig_done(&rig);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_life_of_a_model), T(test_refused_card), T(test_prefill_and_namespaces),
-                    T(test_bad_records), T(test_channels));
+                    T(test_bad_records), T(test_channels), T(test_other_threads));
 }
