@@ -2,7 +2,8 @@
 """The operator against a real API server with controllers and without nodes.
 
 Each test has a namespace of its own. What is waited for has a deadline, nothing sleeps for its own
-sake; pods do not run, so where a pod must speak the test speaks for it.
+sake; pods do not run, so where a pod must speak the test speaks for it. The operator has the rights that
+the chart gives it and no others, but where two of them share a cluster.
 """
 
 import base64
@@ -22,6 +23,7 @@ import time
 import urllib.parse
 
 import pytest
+import yaml
 
 from conftest import CLUSTER, ROOT, unavailable
 
@@ -103,6 +105,28 @@ def eventually(check, what, deadline=DEADLINE):
         time.sleep(0.02)
 
 
+def chart_kubeconfig(api, tool):
+    """A kubeconfig of the account that the chart makes for the operator, with its roles."""
+    release, ns = "dynamo-platform", "dynamo-system"
+    rendered = subprocess.run([tool("helm"), "template", release, ROOT / "charts/dynamo-platform", "-n", ns],
+                              check=True, env=api.env, stdout=subprocess.PIPE).stdout
+    kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    wanted = [document for document in yaml.safe_load_all(rendered) if document and document["kind"] in kinds]
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": ns}})
+    subprocess.run([tool("kubectl"), "apply", "-f", "-"], check=True, env=api.env, stdout=subprocess.DEVNULL,
+                   input=yaml.safe_dump_all(wanted).encode())
+    account = f"{release}-dynamo-operator-controller-manager"
+    token = subprocess.run([tool("kubectl"), "create", "token", "-n", ns, account], check=True, env=api.env, text=True,
+                           stdout=subprocess.PIPE).stdout.strip()
+    path = pathlib.Path(api.env["KUBE_API_DIR"]) / "operator.kubeconfig"
+    path.write_text(json.dumps({
+        "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": api.env["KUBE_API_URL"],
+                                               "certificate-authority": api.env["KUBE_API_CA"]}}],
+        "users": [{"name": "u", "user": {"token": token}}]}))
+    return str(path)
+
+
 @contextlib.contextmanager
 def server():
     """An API server with controllers of our own, which a test may kill."""
@@ -118,12 +142,14 @@ def server():
             if "KUBE_API_URL" not in env:
                 pytest.fail("the API server did not start")
             api = Api(env)
-            tool = shutil.which("kubectl", path=env["PATH"])
+            def tool(name):
+                return shutil.which(name, path=env["PATH"])
             for path in sorted((ROOT / "crds").glob("*.yaml")):
-                subprocess.run([tool, "apply", "--server-side", "-f", path], check=True, env=env,
+                subprocess.run([tool("kubectl"), "apply", "--server-side", "-f", path], check=True, env=env,
                                stdout=subprocess.DEVNULL)
-            subprocess.run([tool, "wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds"],
+            subprocess.run([tool("kubectl"), "wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds"],
                            check=True, env=env, stdout=subprocess.DEVNULL)
+            api.operator_kubeconfig = chart_kubeconfig(api, tool)
             yield api
         finally:
             process.stdin.close()
@@ -138,7 +164,7 @@ def api(tools):
 
 
 class Operator:
-    def __init__(self, api, log, *flags, identity="one"):
+    def __init__(self, api, log, *flags, identity="one", kubeconfig=None):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -147,7 +173,7 @@ class Operator:
             self.metrics_port = s.getsockname()[1]
         self.log = log
         # The pod's name is the identity: whoever comes back under it need not wait for its own Lease.
-        env = {"KUBECONFIG": api.env["KUBECONFIG"], "POD_NAME": identity, "DYN_LOG": "debug"}
+        env = {"KUBECONFIG": kubeconfig or api.operator_kubeconfig, "POD_NAME": identity, "DYN_LOG": "debug"}
         with open(log, "ab") as out:
             self.process = subprocess.Popen(
                 [OPERATOR, "--leader-elect", "--leader-election-namespace=kube-system",
@@ -184,8 +210,8 @@ class Operator:
 
 
 @contextlib.contextmanager
-def running(api, tmp_path, *flags, name="one"):
-    operator = Operator(api, tmp_path / f"{name}.log", *flags, identity=name).wait_ready()
+def running(api, tmp_path, *flags, name="one", **options):
+    operator = Operator(api, tmp_path / f"{name}.log", *flags, identity=name, **options).wait_ready()
     try:
         yield operator
     finally:
@@ -194,6 +220,7 @@ def running(api, tmp_path, *flags, name="one"):
         text = (tmp_path / f"{name}.log").read_text(errors="replace")
         print(text[-6000:])
         assert "Sanitizer" not in text
+        assert "forbidden" not in text
 
 
 @pytest.fixture
@@ -538,7 +565,7 @@ def test_a_restricted_operator_beside_a_cluster_wide_one(api, ns, tmp_path):
     with running(api, tmp_path, name="wide") as wide:
         eventually(wide.leads, "the cluster-wide one leads")
         with running(api, tmp_path, f"--restrictedNamespace={ns}", "--leader-election-namespace=" + ns,
-                     "--operator-version=0.9.0", name="narrow") as narrow:
+                     "--operator-version=0.9.0", name="narrow", kubeconfig=api.env["KUBECONFIG"]) as narrow:
             eventually(narrow.leads, "the restricted one leads")
             spec = api.get(marker)["spec"]
             assert spec["holderIdentity"] == "namespace-restricted-operator-0.9.0"

@@ -19,12 +19,13 @@ struct source {
     struct sources *owner;
     const struct source_kind *kind;
     struct kube_watch *watch;
+    bool down;
 };
 
 struct sources {
     struct sources_conf conf;
     struct source *at;
-    size_t n;
+    size_t n, n_down;
     bool told_synced;
 };
 
@@ -214,15 +215,22 @@ static void on_synced(void *arg)
     s->conf.synced(s->conf.arg);
 }
 
+/* One connection carries them all, so they break together: the first one speaks for the others. */
 static void on_state(void *arg, bool up, const char *why)
 {
     struct source *source = arg;
+    struct sources *s = source->owner;
+    const char *kind = source->kind->kind->kind;
 
-    if (up)
-        log_debug(&LG, "watching", LOG_STR("kind", source->kind->kind->kind));
-    else
-        log_warn(&LG, "watch broken, resuming", LOG_STR("kind", source->kind->kind->kind),
-                 LOG_STR("why", why));
+    log_debug(&LG, up ? "watching" : "watch broken, resuming", LOG_STR("kind", kind),
+              LOG_STR("why", why));
+    if (up == !source->down)
+        return;
+    source->down = !up;
+    if (!up && s->n_down++ == 0)
+        log_warn(&LG, "watches broken, resuming", LOG_STR("first", kind), LOG_STR("why", why));
+    if (up && --s->n_down == 0)
+        log_info(&LG, "watches run again");
 }
 
 struct sources *sources_start(const struct sources_conf *conf)
