@@ -37,7 +37,8 @@ struct added {
 };
 
 void added_done(struct added *a);
-/* The caller bounds number and length. An empty text is ignored, a repeated one keeps its first id. */
+/* The caller bounds number and length. An empty text is ignored, a repeated one keeps its first id.
+ */
 void added_add(struct added *a, struct str text, struct added_token token);
 
 /* A stretch of text: a token's, or plain. */

@@ -25,9 +25,9 @@ struct bpe {
     const struct vocab *words; /* borrowed: what symbols and whole words are looked up in */
     bool byte_level;
     bool byte_fallback, fuse_unk, ignore_merges;
-    uint32_t unk;            /* VOCAB_NONE: unknown characters vanish */
-    uint32_t byte_ids[256];  /* byte-level: of one-byte words; else of "<0x00>"..."<0xFF>" */
-    uint32_t ascii_ids[128]; /* not byte-level: of one-letter words, a shortcut */
+    uint32_t unk;             /* VOCAB_NONE: unknown characters vanish */
+    uint32_t byte_ids[256];   /* byte-level: of one-byte words; else of "<0x00>"..."<0xFF>" */
+    uint32_t ascii_ids[128];  /* not byte-level: of one-letter words, a shortcut */
     struct bpe_merge *merges; /* open addressing by pair */
     size_t mask, n_merges;
 };

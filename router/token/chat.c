@@ -102,8 +102,10 @@ static bool shows(const struct chat *c, const char *content)
     AUTO(json_free) struct json *vars = NULL;
     struct err e;
 
-    buf_printf(&text, "{\"messages\":[{\"role\":\"user\",\"content\":%s}],"
-                      "\"add_generation_prompt\":false}", content);
+    buf_printf(&text,
+               "{\"messages\":[{\"role\":\"user\",\"content\":%s}],"
+               "\"add_generation_prompt\":false}",
+               content);
     if (json_parse(&vars, buf_str(&text), &e) < 0)
         return false;
     if (template_render(c->usual, vars, c->tokens, &(struct tm){.tm_mday = 1}, &out, &e) < 0)
@@ -119,8 +121,8 @@ int chat_load(struct chat **ret, const struct json *config, struct str file, str
     if (r < 0)
         return r;
     load_tokens(c, config);
-    c->wants_parts = shows(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]") &&
-                     !shows(c, "\"" PROBE "\"");
+    c->wants_parts =
+        shows(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]") && !shows(c, "\"" PROBE "\"");
     *ret = TAKE(c);
     return 0;
 }
@@ -158,8 +160,8 @@ static const char *media_kind(const struct json *part)
     static const struct {
         const char *type, *kind;
     } kinds[] = {
-        {"image_url", "image"}, {"image", "image"},       {"video_url", "video"},
-        {"video", "video"},     {"audio_url", "audio"},   {"input_audio", "audio"},
+        {"image_url", "image"}, {"image", "image"},     {"video_url", "video"},
+        {"video", "video"},     {"audio_url", "audio"}, {"input_audio", "audio"},
         {"audio", "audio"},
     };
     const char *type = json_get_cstr(part, "type");
@@ -295,6 +297,6 @@ int chat_render(const struct chat *c, const struct chat_input *in, struct buf *o
     if (has_tools)
         (void)json_set(vars, "tools", normalize_tools(in->tools));
     (void)json_set_bool(vars, "add_generation_prompt", true);
-    return template_render(c->with_tools && json_len(in->tools) > 0 ? c->with_tools : c->usual, vars,
-                           in->args, in->now, out, e);
+    return template_render(c->with_tools && json_len(in->tools) > 0 ? c->with_tools : c->usual,
+                           vars, in->args, in->now, out, e);
 }

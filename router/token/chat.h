@@ -22,8 +22,8 @@ struct json;
 struct chat_input {
     const struct json *messages; /* array, as the client sent it */
     const struct json *tools;    /* array; NULL or null when absent */
-    const struct json *args;     /* object, chat_template_args or chat_template_kwargs; may be NULL */
-    const struct tm *now;        /* local time, for strftime_now(); may be NULL */
+    const struct json *args; /* object, chat_template_args or chat_template_kwargs; may be NULL */
+    const struct tm *now;    /* local time, for strftime_now(); may be NULL */
 };
 
 /*

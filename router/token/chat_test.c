@@ -28,8 +28,9 @@ static struct chat *load(const char *config, struct str file)
 static void assert_renders(const struct chat *c, const char *messages, const char *tools,
                            const char *args, const char *want)
 {
-    AUTO(json_free) struct json *m = parse(messages), *t = tools ? parse(tools) : NULL,
-                                *a = args ? parse(args) : NULL;
+    AUTO(json_free)
+    struct json *m = parse(messages), *t = tools ? parse(tools) : NULL,
+                *a = args ? parse(args) : NULL;
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct chat_input in = {.messages = m, .tools = t, .args = a};
     struct err e;
@@ -42,10 +43,12 @@ static void assert_renders(const struct chat *c, const char *messages, const cha
 
 static void test_context(void **state)
 {
-    AUTO(chat_free) struct chat *c =
+    AUTO(chat_free)
+    struct chat *c =
         load("{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"pad_token\":null,"
              "\"chat_template\":\"{{ bos_token }}{{ eos_token }}{{ unk_token }}"
-             "{{ add_generation_prompt }}{{ tools is defined }}{{ x }}\"}", STR_NULL);
+             "{{ add_generation_prompt }}{{ tools is defined }}{{ x }}\"}",
+             STR_NULL);
 
     (void)state;
     assert_renders(c, "[]", NULL, NULL, "<s></s>truefalse");
@@ -59,46 +62,57 @@ static void test_text_parts_are_joined(void **state)
 
     (void)state;
     assert_false(chat_wants_parts(c));
-    assert_renders(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
-                      "{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\"}]",
+    assert_renders(c,
+                   "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                   "{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":\"c\"}]",
                    NULL, NULL, "[a\nb][c]");
 }
 
 static void test_media_parts_lose_their_data(void **state)
 {
-    AUTO(chat_free) struct chat *c = load(
-        "{\"chat_template\":\"{% for m in messages %}{{ m.content | tojson }}{% endfor %}\"}", STR_NULL);
+    AUTO(chat_free)
+    struct chat *c =
+        load("{\"chat_template\":\"{% for m in messages %}{{ m.content | tojson }}{% endfor %}\"}",
+             STR_NULL);
 
     (void)state;
-    assert_renders(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
-                      "{\"url\":\"u\"}},{\"type\":\"text\",\"text\":\"b\"}]}]",
+    assert_renders(c,
+                   "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
+                   "{\"url\":\"u\"}},{\"type\":\"text\",\"text\":\"b\"}]}]",
                    NULL, NULL, "[{\"type\":\"image\"},{\"text\":\"b\",\"type\":\"text\"}]");
 }
 
 static void test_templates_that_want_parts(void **state)
 {
-    AUTO(chat_free) struct chat *c =
+    AUTO(chat_free)
+    struct chat *c =
         load("{\"chat_template\":\"{% for m in messages %}{% for p in m.content %}"
-             "{% if p.type == 'text' %}<{{ p.text }}>{% endif %}{% endfor %}{% endfor %}\"}", STR_NULL);
+             "{% if p.type == 'text' %}<{{ p.text }}>{% endif %}{% endfor %}{% endfor %}\"}",
+             STR_NULL);
 
     (void)state;
     assert_true(chat_wants_parts(c));
     assert_renders(c, "[{\"role\":\"user\",\"content\":\"hi\"}]", NULL, NULL, "<hi>");
-    assert_renders(c, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
-                      "{\"type\":\"text\",\"text\":\"b\"}]}]", NULL, NULL, "<a><b>");
+    assert_renders(c,
+                   "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                   "{\"type\":\"text\",\"text\":\"b\"}]}]",
+                   NULL, NULL, "<a><b>");
 }
 
 static void test_tool_arguments_become_objects(void **state)
 {
-    AUTO(chat_free) struct chat *c =
+    AUTO(chat_free)
+    struct chat *c =
         load("{\"chat_template\":\"{{ messages[0].tool_calls[0].function.arguments.x }}"
-             "{{ tools[0].function.parameters | tojson }}\"}", STR_NULL);
+             "{{ tools[0].function.parameters | tojson }}\"}",
+             STR_NULL);
 
     (void)state;
-    assert_renders(c, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
-                      "\"arguments\":\"{\\\"x\\\": 5}\"}}]}]",
-                   "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]", NULL,
-                   "5{\"properties\":{},\"type\":\"object\"}");
+    assert_renders(c,
+                   "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                   "\"arguments\":\"{\\\"x\\\": 5}\"}}]}]",
+                   "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]",
+                   NULL, "5{\"properties\":{},\"type\":\"object\"}");
 }
 
 static void test_named_templates(void **state)
@@ -130,8 +144,9 @@ static void test_file_loses_its_newlines(void **state)
 static void test_errors(void **state)
 {
     AUTO(chat_free) struct chat *c = load(CONTENT, STR_NULL);
-    AUTO(json_free) struct json *none = parse("{}"), *bad = parse("{\"chat_template\":\"{{\"}"),
-                                *text = parse("\"x\""), *odd = parse("[{},5]"), *ok = parse("[]");
+    AUTO(json_free)
+    struct json *none = parse("{}"), *bad = parse("{\"chat_template\":\"{{\"}"),
+                *text = parse("\"x\""), *odd = parse("[{},5]"), *ok = parse("[]");
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct chat *unset = NULL;
     struct chat_input in = {.messages = text};

@@ -62,6 +62,6 @@ static inline struct str decode_text(const struct decode *d, uint32_t id)
 
 /* The byte that a letter of the byte alphabet stands for, -1 for any other character. */
 int decode_letter(uint32_t cp);
-/* Appends the bytes that a token spelt in the byte alphabet stands for; false, and nothing appended,
- * when it has other letters. */
+/* Appends the bytes that a token spelt in the byte alphabet stands for; false, and nothing
+ * appended, when it has other letters. */
 bool decode_letters(struct str spelling, struct buf *out);

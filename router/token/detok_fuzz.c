@@ -46,8 +46,8 @@ static void check(const struct tokenizer *t, const uint32_t *ids, size_t n, size
 {
     AUTO(detok_done) struct detok d;
     AUTO(buf_done) struct buf want = BUF_NULL;
-    struct naive naive = {
-        t, ids, prompt > DETOK_CONTEXT ? prompt - DETOK_CONTEXT : 0, prompt, prompt};
+    struct naive naive = {t, ids, prompt > DETOK_CONTEXT ? prompt - DETOK_CONTEXT : 0, prompt,
+                          prompt};
 
     detok_init(&d, t, ids, prompt, false);
     for (size_t i = prompt; i < n; i++) {

@@ -41,7 +41,9 @@ static void test_characters_come_whole(void **state)
     expect(&d, 0x80, "\xf0\x9f\x98\x80");
     expect(&d, 'b', "b");
     expect(&d, 0xff, ""); /* never becomes a character: comes with what follows */
-    expect(&d, 'c', "\xef\xbf\xbd" "c");
+    expect(&d, 'c',
+           "\xef\xbf\xbd"
+           "c");
 }
 
 /* A prompt that ends in the middle of a character: the rest of it comes out whole. */

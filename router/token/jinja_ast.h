@@ -63,28 +63,48 @@ enum jinja_node_kind {
     JINJA_LIST,   /* [kids] */
     JINJA_DICT,   /* kids: key, value, key, value ... */
     /* statements */
-    JINJA_BODY,      /* kids in order */
-    JINJA_PRINT_TEXT, /* name */
-    JINJA_PRINT,     /* a */
-    JINJA_IF,        /* if a then b else c; c may be NULL */
-    JINJA_FOR,       /* for kids in a if b: c, else d */
-    JINJA_SET,       /* kids = a */
-    JINJA_SET_BLOCK, /* kids[0] = text of a */
-    JINJA_MACRO,     /* name(names = kids...): a; kids are defaults, NULL when there is none */
+    JINJA_BODY,         /* kids in order */
+    JINJA_PRINT_TEXT,   /* name */
+    JINJA_PRINT,        /* a */
+    JINJA_IF,           /* if a then b else c; c may be NULL */
+    JINJA_FOR,          /* for kids in a if b: c, else d */
+    JINJA_SET,          /* kids = a */
+    JINJA_SET_BLOCK,    /* kids[0] = text of a */
+    JINJA_MACRO,        /* name(names = kids...): a; kids are defaults, NULL when there is none */
     JINJA_FILTER_BLOCK, /* a: a filter over the text of b, which it finds as its input */
-    JINJA_WITH,      /* kids: set statements; a: body */
-    JINJA_CAPTURED,  /* the text of the filter block around */
+    JINJA_WITH,         /* kids: set statements; a: body */
+    JINJA_CAPTURED,     /* the text of the filter block around */
     JINJA_BREAK,
     JINJA_CONTINUE,
 };
 
 enum jinja_op {
-    JINJA_ADD, JINJA_SUB, JINJA_MUL, JINJA_DIV, JINJA_FLOOR_DIV, JINJA_MOD, JINJA_POW,
-    JINJA_CONCAT, JINJA_EQ, JINJA_NE, JINJA_LT, JINJA_LE, JINJA_GT, JINJA_GE, JINJA_IN,
+    JINJA_ADD,
+    JINJA_SUB,
+    JINJA_MUL,
+    JINJA_DIV,
+    JINJA_FLOOR_DIV,
+    JINJA_MOD,
+    JINJA_POW,
+    JINJA_CONCAT,
+    JINJA_EQ,
+    JINJA_NE,
+    JINJA_LT,
+    JINJA_LE,
+    JINJA_GT,
+    JINJA_GE,
+    JINJA_IN,
     JINJA_NOT_IN,
 };
 
-enum jinja_constant { JINJA_C_NONE, JINJA_C_TRUE, JINJA_C_FALSE, JINJA_C_INT, JINJA_C_FLOAT, JINJA_C_STR };
+enum jinja_constant {
+    JINJA_C_NONE,
+    JINJA_C_TRUE,
+    JINJA_C_FALSE,
+    JINJA_C_INT,
+    JINJA_C_FLOAT,
+    JINJA_C_STR
+};
 
 struct jinja_builtin; /* a filter or test, found at parse time */
 

@@ -4,7 +4,7 @@
  * the caller, then among the built-in functions. A loop's body and a macro have frames of their
  * own; a macro sees the template's own variables besides, but not those of loops around its call.
  */
-#include "router/token/jinja_run.h"
+#include "router/token/jinja_builtin.h"
 
 #include "lib/base/json_tree.h"
 #include "router/token/template.h"
@@ -402,8 +402,8 @@ struct jinja_value jinja_call(struct jinja_run *run, struct jinja_value fn,
         return call_macro(run, fn.macro, args);
     if (fn.kind == JINJA_V_FUNCTION)
         return fn.function->call(run, jinja_undefined(), args);
-    return jinja_fail(run, "\"%.*s\" is %s and cannot be called", STR_ARG(str_head(args->callee, 64)),
-                      jinja_kind_name(fn));
+    return jinja_fail(run, "\"%.*s\" is %s and cannot be called",
+                      STR_ARG(str_head(args->callee, 64)), jinja_kind_name(fn));
 }
 
 /* --- statements ------------------------------------------------------------------------------- */

@@ -2,15 +2,15 @@
 /*
  * Filters: x | name(arguments).
  */
-#include "router/token/jinja_run.h"
+#include "router/token/jinja_builtin.h"
 
 #include <math.h>
 
 #include "router/token/jinja_text.h"
 #include "router/token/utf8.h"
 
-#define FILTER(name)                                                             \
-    static struct jinja_value name(struct jinja_run *run, struct jinja_value in, \
+#define FILTER(name)                                                                               \
+    static struct jinja_value name(struct jinja_run *run, struct jinja_value in,                   \
                                    const struct jinja_args *args)
 
 /* --- strings ---------------------------------------------------------------------------------- */
@@ -312,7 +312,7 @@ FILTER(filter_map)
 
 /* select, reject, selectattr, rejectattr: @attribute when the first argument is a path. */
 static struct jinja_value pick(struct jinja_run *run, struct jinja_value in,
-                                 const struct jinja_args *args, bool attribute, bool wanted)
+                               const struct jinja_args *args, bool attribute, bool wanted)
 {
     struct jinja_value list = jinja_iterate(run, in), out = jinja_list_new(run);
     struct jinja_value path = jinja_arg(args, 0, NULL);

@@ -2,26 +2,26 @@
 /*
  * Tests: x is name(arguments).
  */
-#include "router/token/jinja_run.h"
+#include "router/token/jinja_builtin.h"
 
 #include "router/token/jinja_text.h"
 
-#define IS(name)                                                                 \
-    static struct jinja_value name(struct jinja_run *run, struct jinja_value in, \
+#define IS(name)                                                                                   \
+    static struct jinja_value name(struct jinja_run *run, struct jinja_value in,                   \
                                    const struct jinja_args *args)
 /* A test of the kind alone. */
-#define IS_KIND(name, condition) \
-    IS(name)                     \
-    {                            \
-        (void)run;               \
-        (void)args;              \
-        return jinja_bool(condition); \
+#define IS_KIND(name, condition)                                                                   \
+    IS(name)                                                                                       \
+    {                                                                                              \
+        (void)run;                                                                                 \
+        (void)args;                                                                                \
+        return jinja_bool(condition);                                                              \
     }
 /* A test that compares with its argument. */
-#define IS_COMPARED(name, condition)                                          \
-    IS(name)                                                                  \
-    {                                                                         \
-        return jinja_bool(condition(run, in, jinja_arg(args, 0, "other")));   \
+#define IS_COMPARED(name, condition)                                                               \
+    IS(name)                                                                                       \
+    {                                                                                              \
+        return jinja_bool(condition(run, in, jinja_arg(args, 0, "other")));                        \
     }
 
 IS_KIND(is_defined, in.kind != JINJA_V_UNDEFINED)
@@ -112,8 +112,7 @@ IS(is_odd)
 static struct jinja_value has_case(struct jinja_run *run, struct jinja_value in, enum jinja_case to)
 {
     struct str s = jinja_text(run, in);
-    struct str other =
-        jinja_change_case(run, s, to == JINJA_UPPER ? JINJA_LOWER : JINJA_UPPER).s;
+    struct str other = jinja_change_case(run, s, to == JINJA_UPPER ? JINJA_LOWER : JINJA_UPPER).s;
 
     return jinja_bool(str_eq(jinja_change_case(run, s, to).s, s) && !str_eq(other, s));
 }

@@ -3,13 +3,13 @@
  * Methods of strings and mappings, as Python has them, and global functions. Nothing here changes
  * a value in place: append, update and their like are refused, as in the sandbox of the original.
  */
-#include "router/token/jinja_run.h"
+#include "router/token/jinja_builtin.h"
 
 #include "router/token/jinja_text.h"
 #include "router/token/utf8.h"
 
-#define METHOD(name)                                                             \
-    static struct jinja_value name(struct jinja_run *run, struct jinja_value in, \
+#define METHOD(name)                                                                               \
+    static struct jinja_value name(struct jinja_run *run, struct jinja_value in,                   \
                                    const struct jinja_args *args)
 
 /* --- strings ---------------------------------------------------------------------------------- */
@@ -449,14 +449,12 @@ static const struct jinja_builtin LOOP_METHODS[] = {
 };
 
 static const struct jinja_builtin FUNCTIONS[] = {
-    {"dict", fn_dict},
-    {"namespace", fn_namespace},
-    {"raise_exception", fn_raise},
-    {"range", fn_range},
-    {"strftime_now", fn_strftime},
+    {"dict", fn_dict},   {"namespace", fn_namespace},   {"raise_exception", fn_raise},
+    {"range", fn_range}, {"strftime_now", fn_strftime},
 };
 
-static const struct jinja_builtin *find(const struct jinja_builtin *table, size_t n, struct str name)
+static const struct jinja_builtin *find(const struct jinja_builtin *table, size_t n,
+                                        struct str name)
 {
     for (size_t i = 0; i < n; i++)
         if (str_is(name, table[i].name))

@@ -11,10 +11,10 @@
 static const char *op_text(enum jinja_op op)
 {
     static const char *const texts[] = {
-        [JINJA_ADD] = "+",        [JINJA_SUB] = "-",  [JINJA_MUL] = "*",  [JINJA_DIV] = "/",
-        [JINJA_FLOOR_DIV] = "//", [JINJA_MOD] = "%",  [JINJA_POW] = "**", [JINJA_CONCAT] = "~",
-        [JINJA_EQ] = "==",        [JINJA_NE] = "!=",  [JINJA_LT] = "<",   [JINJA_LE] = "<=",
-        [JINJA_GT] = ">",         [JINJA_GE] = ">=",  [JINJA_IN] = "in",  [JINJA_NOT_IN] = "not in",
+        [JINJA_ADD] = "+",        [JINJA_SUB] = "-", [JINJA_MUL] = "*",  [JINJA_DIV] = "/",
+        [JINJA_FLOOR_DIV] = "//", [JINJA_MOD] = "%", [JINJA_POW] = "**", [JINJA_CONCAT] = "~",
+        [JINJA_EQ] = "==",        [JINJA_NE] = "!=", [JINJA_LT] = "<",   [JINJA_LE] = "<=",
+        [JINJA_GT] = ">",         [JINJA_GE] = ">=", [JINJA_IN] = "in",  [JINJA_NOT_IN] = "not in",
     };
 
     return texts[op];
@@ -82,9 +82,9 @@ static struct jinja_value divide(struct jinja_run *run, enum jinja_op op, struct
         return jinja_fail(run, "division by zero");
     if (op != JINJA_DIV && jinja_as_int(a, &i) && jinja_as_int(b, &j)) {
         if (j == -1) /* the one quotient that may not fit, and a trap */
-            return op == JINJA_MOD      ? jinja_int(0)
-                   : i == INT64_MIN     ? jinja_fail(run, "number out of range")
-                                        : jinja_int(-i);
+            return op == JINJA_MOD  ? jinja_int(0)
+                   : i == INT64_MIN ? jinja_fail(run, "number out of range")
+                                    : jinja_int(-i);
         rest = i % j;
         if (rest != 0 && (rest < 0) != (j < 0))
             rest += j; /* the remainder takes the sign of the divisor */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "router/token/jinja_run.h"
+#include "router/token/jinja_builtin.h"
 
 #include <errno.h>
 #include <math.h>

@@ -20,8 +20,14 @@ struct nfc_range {
 
 /* Hangul syllables are computed (Unicode 3.12). */
 enum {
-    S_BASE = 0xac00, L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11a7,
-    L_COUNT = 19, V_COUNT = 21, T_COUNT = 28, S_COUNT = L_COUNT * V_COUNT * T_COUNT,
+    S_BASE = 0xac00,
+    L_BASE = 0x1100,
+    V_BASE = 0x1161,
+    T_BASE = 0x11a7,
+    L_COUNT = 19,
+    V_COUNT = 21,
+    T_COUNT = 28,
+    S_COUNT = L_COUNT * V_COUNT * T_COUNT,
 };
 
 struct mark {
@@ -159,8 +165,8 @@ static void flush(struct run *run, struct buf *out)
         struct mark m = run->marks[i];
         /* A mark is blocked from the starter by one of its own class or a higher one. */
         bool open = starter != SIZE_MAX &&
-                    (kept == starter + 1 || (run->marks[kept - 1].class < m.class &&
-                                             run->marks[kept - 1].class != 0));
+                    (kept == starter + 1 ||
+                     (run->marks[kept - 1].class < m.class && run->marks[kept - 1].class != 0));
         uint32_t whole = open ? compose(run->marks[starter].cp, m.cp) : 0;
 
         if (whole) {

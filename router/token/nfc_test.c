@@ -11,12 +11,12 @@ static void test_compose(void **state)
         {"plain", "plain"},
         {"e\xcc\x81", "\xc3\xa9"},
         {"\xc3\xa9", "\xc3\xa9"},
-        {"a\xcc\xa3\xcc\x81", "\xe1\xba\xa1\xcc\x81"},         /* below first, then above */
-        {"a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"},         /* whatever the order */
-        {"\xe2\x84\xab", "\xc3\x85"},                          /* angstrom sign */
+        {"a\xcc\xa3\xcc\x81", "\xe1\xba\xa1\xcc\x81"},            /* below first, then above */
+        {"a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"},            /* whatever the order */
+        {"\xe2\x84\xab", "\xc3\x85"},                             /* angstrom sign */
         {"\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c"}, /* Hangul L V T */
-        {"\xed\x95\x98\xe1\x86\xab", "\xed\x95\x9c"},          /* LV T */
-        {"\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc"},          /* excluded from composition */
+        {"\xed\x95\x98\xe1\x86\xab", "\xed\x95\x9c"},             /* LV T */
+        {"\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc"},             /* excluded from composition */
         {"\xcc\x81", "\xcc\x81"},
         {"x\xcd\x84y", "\xe1\xba\x8d\xcc\x81y"},
         {"", ""},

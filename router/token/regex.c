@@ -146,8 +146,8 @@ static int compile(struct regex *re, struct str pattern, uint32_t options, struc
     PCRE2_SIZE at;
     int code;
 
-    re->code = pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len, PCRE2_UTF | options, &code, &at,
-                             NULL);
+    re->code =
+        pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len, PCRE2_UTF | options, &code, &at, NULL);
     if (!re->code) {
         char text[128] = "";
 
@@ -159,8 +159,7 @@ static int compile(struct regex *re, struct str pattern, uint32_t options, struc
     return 0;
 }
 
-int regex_compile(struct regex **ret, struct str pattern, enum regex_flavour flavour,
-                  struct err *e)
+int regex_compile(struct regex **ret, struct str pattern, enum regex_flavour flavour, struct err *e)
 {
     AUTO(regex_free) struct regex *re = xcalloc(1, sizeof(*re));
     struct translation t = {.in = pattern, .flavour = flavour};
@@ -173,9 +172,9 @@ int regex_compile(struct regex **ret, struct str pattern, enum regex_flavour fla
     } else {
         r = translate(&t, e);
         if (r == 0)
-            r = compile(re, buf_str(&t.out),
-                        PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C,
-                        e);
+            r = compile(
+                re, buf_str(&t.out),
+                PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, e);
         buf_done(&t.out);
     }
     if (r < 0)
@@ -233,8 +232,7 @@ int regex_find(const struct regex *re, struct regex_scratch *s, struct str text,
         r = pcre2_jit_match(re->code, subject, text.len, from, PCRE2_NO_UTF_CHECK, s->data,
                             s->context);
     else
-        r = pcre2_match(re->code, subject, text.len, from, PCRE2_NO_UTF_CHECK, s->data,
-                        s->context);
+        r = pcre2_match(re->code, subject, text.len, from, PCRE2_NO_UTF_CHECK, s->data, s->context);
     if (r == PCRE2_ERROR_NOMATCH)
         return 0;
     if (r < 0)

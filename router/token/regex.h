@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The regular expressions of tokenizer files, run by PCRE2 with the meaning that the `tokenizers`
- * library gives them (Oniguruma: \s is White_Space, \w is alphabetic, marks, digits, connectors and six
- * signs of Latin-1).
- * What the two engines read differently is refused when the pattern is compiled.
+ * library gives them (Oniguruma: \s is White_Space, \w is alphabetic, marks, digits, connectors and
+ * six signs of Latin-1). What the two engines read differently is refused when the pattern is
+ * compiled.
  *
  * A struct regex is immutable; each thread matches with a scratch of its own. Work per search is
  * limited.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two tiny tokenizers for tests and fuzzers: one byte-level, one with byte fallback. Both hold every
- * byte, so any text encodes, and added tokens of each kind.
+ * Two tiny tokenizers for tests and fuzzers: one byte-level, one with byte fallback. Both hold
+ * every byte, so any text encodes, and added tokens of each kind.
  */
 #pragma once
 
@@ -9,11 +9,11 @@
 #include "router/token/tokenizer.h"
 #include "router/token/utf8.h"
 
-#define SAMPLE_ADDED                                                                        \
-    "{\"id\":400,\"content\":\"<|s|>\",\"special\":true},"                                  \
-    "{\"id\":401,\"content\":\"<word>\",\"single_word\":true},"                             \
-    "{\"id\":402,\"content\":\"<left>\",\"lstrip\":true,\"special\":true},"                 \
-    "{\"id\":403,\"content\":\"<right>\",\"rstrip\":true},"                                 \
+#define SAMPLE_ADDED                                                                               \
+    "{\"id\":400,\"content\":\"<|s|>\",\"special\":true},"                                         \
+    "{\"id\":401,\"content\":\"<word>\",\"single_word\":true},"                                    \
+    "{\"id\":402,\"content\":\"<left>\",\"lstrip\":true,\"special\":true},"                        \
+    "{\"id\":403,\"content\":\"<right>\",\"rstrip\":true},"                                        \
     "{\"id\":404,\"content\":\"a b\",\"normalized\":true}"
 
 /* Tokens "x" and "y" merge into "xy": pairs of texts, ended by NULL. */
@@ -51,13 +51,15 @@ static inline uint32_t sample_letter(unsigned byte)
 
 static inline void sample_byte_level(struct buf *out, const char *normalizer)
 {
-    static const char *const pairs[] = {"h", "e", "l", "l", "he", "ll", "hell", "o", "w", "o",
-                                        "l", "d", "r", "ld", "\xc4\xa0", "wo", "1", "2", NULL};
+    static const char *const pairs[] = {"h",        "e",  "l", "l", "he", "ll", "hell",
+                                        "o",        "w",  "o", "l", "d",  "r",  "ld",
+                                        "\xc4\xa0", "wo", "1", "2", NULL};
 
     buf_printf(out, "{\"version\":\"1.0\",\"normalizer\":%s,\"added_tokens\":[%s],", normalizer,
                SAMPLE_ADDED);
-    buf_put_cstr(out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
-                      "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{");
+    buf_put_cstr(out,
+                 "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                 "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{");
     for (unsigned byte = 0; byte < 256; byte++) {
         char letter[4];
         size_t n = utf8_put(sample_letter(byte), letter);
@@ -76,20 +78,30 @@ static inline void sample_byte_level(struct buf *out, const char *normalizer)
 
 static inline void sample_fallback(struct buf *out)
 {
-    static const char *const pairs[] = {"h", "e", "l", "l", "he", "ll", "hell", "o",
-                                        "\xe2\x96\x81", "hello", "\xe2\x96\x81", "\xe2\x96\x81",
+    static const char *const pairs[] = {"h",
+                                        "e",
+                                        "l",
+                                        "l",
+                                        "he",
+                                        "ll",
+                                        "hell",
+                                        "o",
+                                        "\xe2\x96\x81",
+                                        "hello",
+                                        "\xe2\x96\x81",
+                                        "\xe2\x96\x81",
                                         NULL};
 
     buf_printf(out, "{\"added_tokens\":[%s],", SAMPLE_ADDED);
-    buf_put_cstr(out,
-                 "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
-                 "\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
-                 "\"content\":\"\xe2\x96\x81\"}]},\"pre_tokenizer\":null,\"decoder\":{\"type\":"
-                 "\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
-                 "\"\xe2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
-                 "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},\"model\":{\"type\":"
-                 "\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{"
-                 "\"<unk>\":0");
+    buf_put_cstr(
+        out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+             "\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+             "\"content\":\"\xe2\x96\x81\"}]},\"pre_tokenizer\":null,\"decoder\":{\"type\":"
+             "\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+             "\"\xe2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+             "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},\"model\":{\"type\":"
+             "\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{"
+             "\"<unk>\":0");
     for (unsigned byte = 0; byte < 256; byte++)
         buf_printf(out, ",\"<0x%02X>\":%u", byte, byte + 1);
     for (char c = 'a'; c <= 'z'; c++)

@@ -11,7 +11,7 @@
 #include "router/token/utf8.h"
 
 /* GPT-2's words, which "ByteLevel" cuts at unless told not to. */
-#define GPT2_WORDS \
+#define GPT2_WORDS                                                                                 \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define PUNCTUATION "[!-/:-@\\[-`{-~\\p{P}]"
 
@@ -237,9 +237,9 @@ struct cutter {
     struct split_spans *out;
     enum split_behavior behavior;
     bool invert;
-    size_t first;        /* out->len where this stretch began */
-    bool after_match;    /* the piece before was a match */
-    size_t held;         /* merged with next: start of a match that waits */
+    size_t first;     /* out->len where this stretch began */
+    bool after_match; /* the piece before was a match */
+    size_t held;      /* merged with next: start of a match that waits */
     bool holds;
 };
 

@@ -76,5 +76,6 @@ void split_work_done(struct split_work *w);
  * step rewrites it, memory of @w. @at_start: the prompt begins here. -E2BIG when a pattern
  * takes too much work.
  */
-MUST_CHECK int split_run(const struct split *sp, struct split_work *w, struct regex_scratch *scratch,
-                         struct str text, bool at_start, struct str *ret_text);
+MUST_CHECK int split_run(const struct split *sp, struct split_work *w,
+                         struct regex_scratch *scratch, struct str text, bool at_start,
+                         struct str *ret_text);

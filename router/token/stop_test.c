@@ -91,8 +91,8 @@ static void test_min_tokens(void **state)
 {
     uint32_t hidden[] = {2};
     struct str stops[] = {STR("a")};
-    struct stop_rules rules = {.hidden_ids = hidden, .n_hidden_ids = 1, .strings = stops,
-                               .n_strings = 1, .min_tokens = 4};
+    struct stop_rules rules = {
+        .hidden_ids = hidden, .n_hidden_ids = 1, .strings = stops, .n_strings = 1, .min_tokens = 4};
     const char *const texts[] = {"a", "<eos>", "a", "xay", "z", NULL};
     AUTO(buf_done) struct buf out = BUF_NULL;
     size_t matched;

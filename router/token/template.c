@@ -6,7 +6,8 @@
 #include "lib/base/err.h"
 #include "router/token/jinja_run.h"
 
-struct template {
+struct template
+{
     struct arena *a; /* owned; holds the source and the tree */
     struct jinja_node *body;
 };

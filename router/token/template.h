@@ -40,7 +40,8 @@ DEFINE_CLEANUP(struct template *, template_free)
  * Appends the rendered text to @out. Each member of the object @vars is a variable; a member of
  * the object @over (may be NULL) hides one of the same name. @now is the local time that
  * strftime_now() formats; NULL makes that function fail. -EINVAL for an error in the template or
- * one that it raises itself, -E2BIG over a limit; the message names the line, and @out is as before.
+ * one that it raises itself, -E2BIG over a limit; the message names the line, and @out is as
+ * before.
  */
 MUST_CHECK int template_render(const struct template *t, const struct json *vars,
                                const struct json *over, const struct tm *now, struct buf *out,

@@ -7,7 +7,8 @@
 #include "lib/base/test.h"
 
 static const char VARS[] =
-    "{\"n\":7,\"s\":\"Hello\",\"l\":[3,1,2],\"d\":{\"z\":1,\"a\":\"<x> & 'y'\"},\"t\":true,\"e\":\"\","
+    "{\"n\":7,\"s\":\"Hello\",\"l\":[3,1,2],\"d\":{\"z\":1,\"a\":\"<x> & "
+    "'y'\"},\"t\":true,\"e\":\"\","
     "\"nothing\":null,\"f\":2.5,\"u\":\"\xc3\xa9t\xc3\xa9\","
     "\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"U\"}]}";
 
@@ -87,16 +88,20 @@ static void test_expressions(void **state)
 static void test_statements(void **state)
 {
     static const struct pair cases[] = {
-        {"{% for x in l %}{{ loop.index }}{{ x }}{{ ',' if not loop.last }}{% endfor %}", "13,21,32"},
+        {"{% for x in l %}{{ loop.index }}{{ x }}{{ ',' if not loop.last }}{% endfor %}",
+         "13,21,32"},
         {"{% for x in l if x > 1 %}{{ x }}{{ loop.length }}{% endfor %}", "3222"},
         {"{% for x in [] %}x{% else %}none{% endfor %}", "none"},
-        {"{% for k, v in d.items() %}{{ k }}{% endfor %}{% for k in d %}{{ k }}{% endfor %}", "azaz"},
+        {"{% for k, v in d.items() %}{{ k }}{% endfor %}{% for k in d %}{{ k }}{% endfor %}",
+         "azaz"},
         {"{% for x in range(9) %}{% if x == 2 %}{% continue %}{% endif %}{% if x > 3 %}{% break %}"
-         "{% endif %}{{ x }}{% endfor %}", "013"},
+         "{% endif %}{{ x }}{% endfor %}",
+         "013"},
         {"{% for x in l %}{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }} {% endfor %}",
          "<3>1 3<1>2 1<2> "},
         {"{% set x = 1 %}{% for y in l %}{% set x = x + 1 %}{% endfor %}{{ x }}", "1"},
-        {"{% set ns = namespace(x=1) %}{% for y in l %}{% set ns.x = ns.x + y %}{% endfor %}{{ ns.x }}",
+        {"{% set ns = namespace(x=1) %}{% for y in l %}{% set ns.x = ns.x + y %}{% endfor %}{{ "
+         "ns.x }}",
          "7"},
         {"{% set a, b = 1, 2 %}{{ b }}{% set c %}<{{ a }}>{% endset %}{{ c }}", "2<1>"},
         {"{% if n > 9 %}a{% elif n == 7 %}b{% else %}c{% endif %}", "b"},
@@ -118,21 +123,27 @@ static void test_filters_tests_methods(void **state)
         {"{{ {'b': [1, 2.0, none], 'a': {}} | tojson(indent=1) }}",
          "{\n \"a\": {},\n \"b\": [\n  1,\n  2.0,\n  null\n ]\n}"},
         {"{{ u | tojson }}", "\"\xc3\xa9t\xc3\xa9\""},
-        {"{{ ' x ' | trim }}|{{ s | upper }}|{{ s | length }}|{{ nothing | length }}", "x|HELLO|5|0"},
+        {"{{ ' x ' | trim }}|{{ s | upper }}|{{ s | length }}|{{ nothing | length }}",
+         "x|HELLO|5|0"},
         {"{{ missing | default('d') }}{{ e | default('d') }}{{ e | default('d', true) }}", "dd"},
         {"{{ l | join('-') }} {{ l | sort | first }} {{ l | last }} {{ l | sum }} {{ l | max }}",
          "3-1-2 1 2 6 3"},
         {"{{ messages | map(attribute='role') | join(',') }}", "system,user"},
         {"{{ ['a', 'b'] | map('upper') | join }}", "AB"},
         {"{{ messages | selectattr('role', 'equalto', 'user') | list | length }}", "1"},
-        {"{{ messages | rejectattr('role', '==', 'user') | map(attribute='content') | first }}", "S"},
-        {"{{ '12' | int + 1 }} {{ 'x' | int(5) }} {{ '1.5' | float }} {{ 2.5 | int }}", "13 5 1.5 2"},
-        {"{{ n is defined }} {{ s is string }} {{ d is mapping }} {{ l is iterable }} {{ n is odd }}",
+        {"{{ messages | rejectattr('role', '==', 'user') | map(attribute='content') | first }}",
+         "S"},
+        {"{{ '12' | int + 1 }} {{ 'x' | int(5) }} {{ '1.5' | float }} {{ 2.5 | int }}",
+         "13 5 1.5 2"},
+        {"{{ n is defined }} {{ s is string }} {{ d is mapping }} {{ l is iterable }} {{ n is odd "
+         "}}",
          "true true true true true"},
         {"{{ nothing is none }} {{ t is true }} {{ t is false }} {{ s is not number }}",
          "true true false true"},
-        {"{{ s.startswith('He') }} {{ s.endswith(('x', 'o')) }} {{ ' a '.strip() }}", "true true a"},
-        {"{{ 'a,b,c'.split(',')[1] }} {{ ' a  b '.split() | length }} {{ 'a-b-c'.rsplit('-', 1)[0] }}",
+        {"{{ s.startswith('He') }} {{ s.endswith(('x', 'o')) }} {{ ' a '.strip() }}",
+         "true true a"},
+        {"{{ 'a,b,c'.split(',')[1] }} {{ ' a  b '.split() | length }} {{ 'a-b-c'.rsplit('-', 1)[0] "
+         "}}",
          "b 2 a-b"},
         {"{{ d.get('z') }} {{ d.get('q', 0) }} {{ d.keys() | list }} {{ s.replace('l', 'L', 1) }}",
          "1 0 [\"a\", \"z\"] HeLlo"},
@@ -158,7 +169,8 @@ static void test_errors_name_the_line(void **state)
         {"{# abc", -EINVAL, "comment without an end"},
         {"{% include 'x' %}", -ENOTSUP, "unsupported tag include"},
         {"{{ n | frobnicate }}", -ENOTSUP, "unsupported filter frobnicate"},
-        {"\n{{ raise_exception('roles must alternate') }}", -EINVAL, "line 2: roles must alternate"},
+        {"\n{{ raise_exception('roles must alternate') }}", -EINVAL,
+         "line 2: roles must alternate"},
         {"x\n{{ missing.x }}", -EINVAL, "line 2: cannot read \"x\" of undefined"},
         {"{{ missing() }}", -EINVAL, "cannot be called"},
         {"{{ 'a' + 1 }}", -EINVAL, "unsupported operands"},

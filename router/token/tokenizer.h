@@ -27,10 +27,10 @@ struct tokenizer;
 struct tokenizer_scratch;
 
 enum {
-    TOKENIZER_MAX_FILE = 64 << 20,  /* bytes of tokenizer.json */
-    TOKENIZER_MAX_VOCAB = 1 << 20,  /* ids, added tokens included */
-    TOKENIZER_MAX_ADDED = 1 << 16,  /* added tokens */
-    TOKENIZER_MAX_TEXT = 64 << 20,  /* bytes of one text to encode */
+    TOKENIZER_MAX_FILE = 64 << 20, /* bytes of tokenizer.json */
+    TOKENIZER_MAX_VOCAB = 1 << 20, /* ids, added tokens included */
+    TOKENIZER_MAX_ADDED = 1 << 16, /* added tokens */
+    TOKENIZER_MAX_TEXT = 64 << 20, /* bytes of one text to encode */
 };
 
 /* Growable list of ids. Embedded by value; zero-initialised is empty. */

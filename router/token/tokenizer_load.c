@@ -214,8 +214,8 @@ static bool breaks_mark(struct str joined)
 {
     for (size_t i = 1; i + TOKENIZER_MARK_LEN <= joined.len; i++)
         if (memcmp(joined.ptr + i, TOKENIZER_MARK, TOKENIZER_MARK_LEN) == 0 &&
-            (i < TOKENIZER_MARK_LEN || memcmp(joined.ptr + i - TOKENIZER_MARK_LEN, TOKENIZER_MARK,
-                                              TOKENIZER_MARK_LEN) != 0))
+            (i < TOKENIZER_MARK_LEN ||
+             memcmp(joined.ptr + i - TOKENIZER_MARK_LEN, TOKENIZER_MARK, TOKENIZER_MARK_LEN) != 0))
             return true;
     return false;
 }

@@ -104,7 +104,7 @@ static void test_added_tokens(void **state)
     (void)state;
     assert_tokens(&f, "h<|s|>h", "h|<|s|>|h");
     assert_tokens(&f, "<word>", "<word>");
-    assert_tokens(&f, "x<word>", "x|<|wo|r|d|>");            /* does not stand alone */
+    assert_tokens(&f, "x<word>", "x|<|wo|r|d|>");             /* does not stand alone */
     assert_tokens(&f, "h \n<left> h", "h|<left>|\xc4\xa0|h"); /* takes the blanks before */
     assert_tokens(&f, "h <right>\n h", "h|\xc4\xa0|<right>|h");
     assert_tokens(&f, "xa bx", "x|a b|x");
@@ -136,7 +136,7 @@ static void test_decode_gives_whole_characters(void **state)
 
     (void)state;
     assert_decodes(&b, half, 1, false, "\xef\xbf\xbd");
-    assert_decodes(&b, broken, 4, false, "\xef\xbf\xbdh\xef\xbf\xbd"); /* one for both bytes */
+    assert_decodes(&b, broken, 4, false, "\xef\xbf\xbdh\xef\xbf\xbd");      /* one for both bytes */
     assert_decodes(&f, run, 5, false, "\xef\xbf\xbd\xef\xbf\xbdh\xc3\xa9"); /* one for each */
     assert_decodes(&b, out, 2, false, "h");
     done(&b);
@@ -194,20 +194,25 @@ static void test_refusals_name_the_field(void **state)
         {"[]", -EINVAL, "tokenizer.json"},
         {"{}", -EINVAL, "model is missing"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", -ENOTSUP, "Unigram"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", -EINVAL, "twice"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", -E2BIG, "vocab"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", -EINVAL,
+         "twice"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", -E2BIG,
+         "vocab"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", -EINVAL,
          "merges[0]"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", -EINVAL, "merges[0]"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}", -ENOTSUP,
-         "dropout"},
-        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}", -ENOTSUP,
-         "end_of_word_suffix"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", -EINVAL,
+         "merges[0]"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}",
+         -ENOTSUP, "dropout"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
+         -ENOTSUP, "end_of_word_suffix"},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"NFKC\"}}", -ENOTSUP,
          "normalizer: type \"NFKC\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}",
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}"
+         "}",
          -ENOTSUP, "pre_tokenizer: type \"BertPreTokenizer\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\","
+         "\"pattern\":"
          "{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
          -EINVAL, "pre_tokenizer: pattern"},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"WordPiece\"}}", -ENOTSUP,
