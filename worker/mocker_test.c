@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole process but its main(): file discovery, two workers, the system server, the way out.
+ */
+#include "worker/mocker.h"
+#include "lib/base/test.h"
+
+#include <dirent.h>
+#include <ftw.h>
+
+#include "lib/base/log.h"
+#include "lib/net/http_client.h"
+#include "worker/mocker_conf.h"
+
+enum { PATIENCE_MS = 20000 };
+
+#define UNTIL(loop, condition)                                                                     \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((loop), 20);                                                             \
+        }                                                                                          \
+    } while (0)
+
+static char root[64];
+
+static const char *fake_env(const char *name)
+{
+    static const char *const vars[][2] = {
+        {"DYN_FILE_KV", root},       {"DYN_TCP_RPC_HOST", "127.0.0.1"},
+        {"DYN_SYSTEM_PORT", "0"},    {"DYN_SYSTEM_HOST", "127.0.0.1"},
+        {"DYN_EVENT_PLANE", "none"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(vars); i++)
+        if (strcmp(vars[i][0], name) == 0)
+            return vars[i][1];
+    return NULL;
+}
+
+struct reply {
+    int status;
+    struct buf body;
+    bool over;
+};
+
+static void on_data(void *arg, struct str bytes)
+{
+    buf_put_str(&((struct reply *)arg)->body, bytes);
+}
+
+static void on_done(void *arg, int status, int error, const char *why)
+{
+    struct reply *rp = arg;
+
+    (void)error;
+    (void)why;
+    rp->status = status;
+    rp->over = true;
+}
+
+static int get(struct loop *loop, const struct mocker *m, const char *path, struct buf *ret_body)
+{
+    AUTO(http_client_free) struct http_client *http = NULL;
+    AUTO(mem_free) char *url = xasprintf("http://127.0.0.1:%d%s", mocker_system_port(m), path);
+    struct reply rp = {.status = 0};
+    struct http_call_spec spec = {
+        .method = "GET", .url = url, .data = on_data, .done = on_done, .arg = &rp};
+    struct err e;
+
+    EXPECT_OK(http_client_new(&http, loop, &(struct http_client_conf){0}, &e), &e);
+    (void)http_client_start(http, &spec);
+    UNTIL(loop, rp.over);
+    *ret_body = rp.body;
+    return rp.status;
+}
+
+static size_t count_files(const char *bucket)
+{
+    AUTO(mem_free) char *path = xasprintf("%s/v1/%s", root, bucket);
+    DIR *d = opendir(path);
+    size_t n = 0;
+
+    if (!d)
+        return 0;
+    for (const struct dirent *it; (it = readdir(d)) != NULL;)
+        n += it->d_name[0] != '.';
+    (void)closedir(d);
+    return n;
+}
+
+static void on_stopped(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static void it_registers_reports_and_withdraws(void **state)
+{
+    char *args[] = {(char[]){"dynamo-mocker"},
+                    (char[]){"--model-path"},
+                    (char[]){"examples/model"},
+                    (char[]){"--num-workers"},
+                    (char[]){"2"},
+                    (char[]){"--block-size"},
+                    (char[]){"16"},
+                    NULL};
+    AUTO(mocker_conf_done) struct mocker_conf conf;
+    struct buf body = BUF_NULL;
+    struct mocker *m = NULL;
+    struct loop *loop = NULL;
+    bool stopped = false;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(mocker_conf_load(&conf, 7, args, fake_env, &e), &e);
+    EXPECT_OK(loop_new(&loop, &e), &e);
+    EXPECT_OK(mocker_start(&m, loop, &conf, &e), &e);
+    UNTIL(loop, count_files("mdc") == 2 && count_files("instances") == 2);
+    assert_int_equal(count_files("event_channels"), 0);
+
+    assert_int_equal(get(loop, m, "/health", &body), 200);
+    assert_non_null(strstr(buf_cstr(&body), "{\"generate\":\"ready\"}"));
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/metrics", &body), 200);
+    assert_non_null(strstr(buf_cstr(&body), "dynamo_component_uptime_seconds{"));
+    assert_non_null(strstr(buf_cstr(&body), "dynamo_component_kvstats_total_blocks{"));
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/metadata", &body), 404);
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/nowhere", &body), 404);
+    assert_string_equal(buf_cstr(&body), "Route not found");
+    buf_done(&body);
+
+    mocker_stop(m, on_stopped, &stopped);
+    assert_int_equal(get(loop, m, "/health", &body), 503);
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/live", &body), 200);
+    buf_done(&body);
+    UNTIL(loop, stopped);
+    mocker_free(m);
+    assert_int_equal(count_files("mdc") + count_files("instances"), 0);
+    loop_free(loop);
+}
+
+static void a_model_that_is_not_there_is_an_error(void **state)
+{
+    char *args[] = {(char[]){"dynamo-mocker"}, (char[]){"--model-path"}, (char[]){"/nonexistent"},
+                    NULL};
+    AUTO(mocker_conf_done) struct mocker_conf conf;
+    AUTO(loop_free) struct loop *loop = NULL;
+    struct mocker *m = NULL;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(mocker_conf_load(&conf, 3, args, fake_env, &e), &e);
+    EXPECT_OK(loop_new(&loop, &e), &e);
+    assert_true(mocker_start(&m, loop, &conf, &e) < 0);
+    assert_null(m);
+    assert_non_null(strstr(e.text, "/nonexistent"));
+}
+
+static void drop_line(struct str line, void *arg)
+{
+    (void)line;
+    (void)arg;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+int main(void)
+{
+    int r;
+
+    (void)snprintf(root, sizeof(root), "/tmp/mocker-test-XXXXXX");
+    if (!mkdtemp(root))
+        return 1;
+    log_set_sink(drop_line, NULL);
+    r = TEST_RUN(T(it_registers_reports_and_withdraws), T(a_model_that_is_not_there_is_an_error));
+    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0 ? r : 1;
+}
