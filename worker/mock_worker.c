@@ -60,8 +60,7 @@ struct mock_worker {
     struct buf item, usage;
 };
 
-/* --- events
- * ----------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void on_cache_event(void *arg, const struct cache_event *ev)
 {
@@ -103,8 +102,7 @@ static void tell_load(struct rank *rk)
     event_publisher_load(rk->worker->publisher, &load);
 }
 
-/* --- passes
- * ------------------------------------------------------------------------------------------ */
+/* --- passes ----------------------------------------------------------------------------------- */
 
 static uint64_t next_deadline(const struct mock_worker *w)
 {
@@ -140,8 +138,7 @@ static void on_timer(void *arg)
     arm(w);
 }
 
-/* --- jobs
- * -------------------------------------------------------------------------------------------- */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
 static void job_end(struct job *j)
 {
@@ -287,8 +284,7 @@ static void on_generate(void *arg, struct plane_request *request)
     arm(w);
 }
 
-/* --- recovery queries
- * --------------------------------------------------------------------------------- */
+/* --- recovery queries ------------------------------------------------------------------------- */
 
 struct dump {
     struct buf *out;
@@ -348,8 +344,7 @@ static void on_query(void *arg, struct plane_request *request)
     plane_request_finish(request);
 }
 
-/* --- records
- * ------------------------------------------------------------------------------------------ */
+/* --- records ---------------------------------------------------------------------------------- */
 
 static struct buf *add_record(struct mock_worker *w, enum record_kind kind)
 {
@@ -452,8 +447,7 @@ void mock_worker_unregister(struct mock_worker *w)
         store_withdraw(w->store, &w->records[i]);
 }
 
-/* --- life
- * --------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static int add_rank(struct mock_worker *w, uint32_t i, struct err *e)
 {

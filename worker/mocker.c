@@ -42,8 +42,7 @@ struct mocker {
     void *stopped_arg;
 };
 
-/* --- parts
- * --------------------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 static int read_file(const char *path, struct buf *out, struct err *e)
 {
@@ -158,8 +157,7 @@ static int open_store(struct mocker *m, struct store **ret, struct err *e)
     return store_kube_new(ret, m->loop, &kube, e);
 }
 
-/* --- workers
- * ------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static void check_drained(struct mocker *m);
 
@@ -236,8 +234,7 @@ static void on_startup(void *arg)
         log_error(&LG, "cannot register", LOG_STR("why", e.text));
 }
 
-/* --- system server
- * -------------------------------------------------------------------------------------- */
+/* --- system server ---------------------------------------------------------------------------- */
 
 static bool is_ready(void *arg)
 {
@@ -303,9 +300,7 @@ int mocker_system_port(const struct mocker *m)
     return m->system ? system_server_port(m->system) : -1;
 }
 
-/* --- life
- * ------------------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void on_linger(void *arg)
 {
