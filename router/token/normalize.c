@@ -103,8 +103,9 @@ static int replace_text(const struct normalize_step *step, struct str text, size
 {
     struct str pattern = str_from(step->pattern), content = str_from(step->content);
 
-    for (;;) {
-        const char *hit = text.len ? memmem(text.ptr, text.len, pattern.ptr, pattern.len) : NULL;
+    while (text.len > 0) {
+        const char *hit = pattern.len == 1 ? memchr(text.ptr, pattern.ptr[0], text.len)
+                                           : memmem(text.ptr, text.len, pattern.ptr, pattern.len);
 
         if (!hit)
             break;

@@ -3,8 +3,7 @@
  * tokenize.mb_per_s: prompts of 16 KB, English sentences in an order never seen before, through the
  * example model's byte-level tokenizer; tokenize.fallback_mb_per_s: through TinyLlama's, which has
  * no pre-tokenizer, where ../shared has it. detok.ns_per_token: the ids of the same text, one after
- * the other. Best of several rounds. The peer, PyPI `tokenizers`, is asked by e2e/bench/peers when
- * its Python is given in TOKENIZERS_PYTHON.
+ * the other. Best of several rounds. e2e/bench/tokenizer_bench.py has the same against PyPI tokenizers.
  */
 #include "router/token/detok.h"
 
