@@ -4,26 +4,39 @@
 static const char *const discovery_words[] = {"kubernetes", "etcd", NULL};
 static const char *const override_words[] = {"Auto", "Never", NULL};
 
-#define TEXT(name, member, fallback, text)                                                       \
-    {.flag = (name), .type = CONF_STR, .offset = offsetof(struct flags, member),                \
-     .initial = (fallback), .help = (text)}
-#define DURATION(name, member, fallback, text)                                                   \
-    {.flag = (name), .type = CONF_DURATION, .offset = offsetof(struct flags, member),           \
-     .initial = (fallback), .help = (text), .min = 1000, .max = 86400000}
-#define WORD(name, member, list, fallback, text)                                                 \
-    {.flag = (name), .type = CONF_ENUM, .offset = offsetof(struct flags, member),               \
-     .words = (list), .initial = (fallback), .help = (text)}
+#define TEXT(name, member, fallback, text)                                                         \
+    {                                                                                              \
+        .flag = (name), .type = CONF_STR, .offset = offsetof(struct flags, member),                \
+        .initial = (fallback), .help = (text)                                                      \
+    }
+#define DURATION(name, member, fallback, text)                                                     \
+    {                                                                                              \
+        .flag = (name), .type = CONF_DURATION, .offset = offsetof(struct flags, member),           \
+        .initial = (fallback), .help = (text), .min = 1000, .max = 86400000                        \
+    }
+#define WORD(name, member, list, fallback, text)                                                   \
+    {                                                                                              \
+        .flag = (name), .type = CONF_ENUM, .offset = offsetof(struct flags, member),               \
+        .words = (list), .initial = (fallback), .help = (text)                                     \
+    }
 #define IGNORED(i, name) TEXT(name, ignored[i], NULL, "accepted without effect")
-#define IGNORED_SWITCH(i, name)                                                                  \
-    {.flag = (name), .type = CONF_BOOL, .offset = offsetof(struct flags, ignored_switches[i]),  \
-     .help = "accepted without effect"}
+#define IGNORED_SWITCH(i, name)                                                                    \
+    {                                                                                              \
+        .flag = (name), .type = CONF_BOOL, .offset = offsetof(struct flags, ignored_switches[i]),  \
+        .help = "accepted without effect"                                                          \
+    }
 
 static const struct conf_field fields[] = {
-    {.flag = "kubeconfig", .env = "KUBECONFIG", .type = CONF_STR,
-     .offset = offsetof(struct flags, kubeconfig), .help = "kubeconfig file; else the pod's account"},
+    {.flag = "kubeconfig",
+     .env = "KUBECONFIG",
+     .type = CONF_STR,
+     .offset = offsetof(struct flags, kubeconfig),
+     .help = "kubeconfig file; else the pod's account"},
     TEXT("metrics-bind-address", metrics_address, ":8080", "address of /metrics; 0 = none"),
     TEXT("health-probe-bind-address", health_address, ":8081", "address of /healthz and /readyz"),
-    {.flag = "leader-elect", .type = CONF_BOOL, .offset = offsetof(struct flags, elect),
+    {.flag = "leader-elect",
+     .type = CONF_BOOL,
+     .offset = offsetof(struct flags, elect),
      .help = "write only while holding the Lease"},
     TEXT("leader-election-id", lease_name, "dynamo.nvidia.com", "name of the Lease"),
     TEXT("leader-election-namespace", lease_ns, NULL, "its namespace; else our own"),
@@ -40,19 +53,32 @@ static const struct conf_field fields[] = {
     WORD("discovery-backend", discovery, discovery_words, "kubernetes", "kubernetes or etcd"),
     DURATION("namespace-scope-lease-duration", scope_duration_ms, "30s", "of the namespace marker"),
     DURATION("namespace-scope-lease-renew-interval", scope_renew_ms, "10s", "of its renewal"),
-    {.flag = "workers", .type = CONF_U64, .offset = offsetof(struct flags, workers), .initial = "2",
-     .min = 1, .max = 16, .help = "reconcile threads per kind"},
+    {.flag = "workers",
+     .type = CONF_U64,
+     .offset = offsetof(struct flags, workers),
+     .initial = "2",
+     .min = 1,
+     .max = 16,
+     .help = "reconcile threads per kind"},
     TEXT("frontend-image", frontend_image, NULL, "image of our frontend"),
     TEXT("frontend-image-pull-policy", frontend_pull_policy, NULL, "its pull policy"),
     WORD("frontend-override", frontend_override, override_words, "Auto",
          "Auto: our frontend serves graphs that run dynamo.frontend; Never"),
-    IGNORED_SWITCH(0, "metrics-secure"), IGNORED_SWITCH(1, "enable-http2"),
-    IGNORED_SWITCH(2, "enable-webhooks"), IGNORED_SWITCH(3, "virtual-service-supports-https"),
-    IGNORED_SWITCH(4, "zap-devel"), IGNORED(0, "istio-virtual-service-gateway"),
-    IGNORED(1, "grove-termination-delay"), IGNORED(2, "mpi-run-ssh-secret-name"),
-    IGNORED(3, "mpi-run-ssh-secret-namespace"), IGNORED(4, "dgdr-profiling-cluster-role-name"),
-    IGNORED(5, "epp-cluster-role-name"), IGNORED(6, "zap-log-level"), IGNORED(7, "zap-encoder"),
-    IGNORED(8, "zap-stacktrace-level"), IGNORED(9, "zap-time-encoding"),
+    IGNORED_SWITCH(0, "metrics-secure"),
+    IGNORED_SWITCH(1, "enable-http2"),
+    IGNORED_SWITCH(2, "enable-webhooks"),
+    IGNORED_SWITCH(3, "virtual-service-supports-https"),
+    IGNORED_SWITCH(4, "zap-devel"),
+    IGNORED(0, "istio-virtual-service-gateway"),
+    IGNORED(1, "grove-termination-delay"),
+    IGNORED(2, "mpi-run-ssh-secret-name"),
+    IGNORED(3, "mpi-run-ssh-secret-namespace"),
+    IGNORED(4, "dgdr-profiling-cluster-role-name"),
+    IGNORED(5, "epp-cluster-role-name"),
+    IGNORED(6, "zap-log-level"),
+    IGNORED(7, "zap-encoder"),
+    IGNORED(8, "zap-stacktrace-level"),
+    IGNORED(9, "zap-time-encoding"),
 };
 
 const struct conf_spec flags_spec = {

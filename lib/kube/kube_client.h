@@ -16,7 +16,7 @@ struct kube_client;
 
 /* A resource type. Static tables of them stand in kube_kinds.h. */
 struct kube_kind {
-    const char *group;   /* "" = core */
+    const char *group; /* "" = core */
     const char *version;
     const char *kind;
     const char *plural;
@@ -27,10 +27,12 @@ enum {
     KUBE_NOT_FOUND = 1, /* 404 */
     KUBE_EXISTS = 2,    /* 409 on create */
     KUBE_CONFLICT = 3,  /* 409 on write: someone else was faster, read again */
-    KUBE_REFUSED = 4,   /* 400, 403, 413, 422: retrying does not help until something changes; @e holds the message */
+    KUBE_REFUSED =
+        4, /* 400, 403, 413, 422: retrying does not help until something changes; @e holds the message */
 };
 
-MUST_CHECK int kube_client_new(struct kube_client **ret, const struct kube_config *config, struct err *e);
+MUST_CHECK int kube_client_new(struct kube_client **ret, const struct kube_config *config,
+                               struct err *e);
 struct kube_client *kube_client_free(struct kube_client *c);
 DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 /* Another deadline per call than 30 s, for whoever holds a lease. */
@@ -42,14 +44,15 @@ MUST_CHECK int kube_get(struct kube_client *c, const struct kube_kind *k, const 
 /* Whole list object; @selector "a=b,c" or NULL; @ns NULL = all namespaces. */
 MUST_CHECK int kube_list(struct kube_client *c, const struct kube_kind *k, const char *ns,
                          const char *selector, struct json **ret, struct err *e);
-MUST_CHECK int kube_create(struct kube_client *c, const struct kube_kind *k, const struct json *object,
-                           struct json **ret, struct err *e);
+MUST_CHECK int kube_create(struct kube_client *c, const struct kube_kind *k,
+                           const struct json *object, struct json **ret, struct err *e);
 /* PUT; metadata.resourceVersion in @object makes it conditional. */
-MUST_CHECK int kube_update(struct kube_client *c, const struct kube_kind *k, const struct json *object,
-                           struct json **ret, struct err *e);
+MUST_CHECK int kube_update(struct kube_client *c, const struct kube_kind *k,
+                           const struct json *object, struct json **ret, struct err *e);
 /* Server-side apply with force. */
-MUST_CHECK int kube_apply(struct kube_client *c, const struct kube_kind *k, const struct json *object,
-                          const char *field_manager, struct json **ret, struct err *e);
+MUST_CHECK int kube_apply(struct kube_client *c, const struct kube_kind *k,
+                          const struct json *object, const char *field_manager, struct json **ret,
+                          struct err *e);
 /* RFC 7396 merge patch. @subresource "status", "scale" or NULL. */
 MUST_CHECK int kube_patch(struct kube_client *c, const struct kube_kind *k, const char *ns,
                           const char *name, const char *subresource, const struct json *patch,

@@ -52,9 +52,14 @@ static struct world *world_open(void)
         {.method = "DELETE", .path = "/*", .handle = on_request},
     };
     struct world *w = xcalloc(1, sizeof(*w));
-    struct http_server_conf conf = {.host = "127.0.0.1", .connections_max = 8, .head_bytes = 65536,
-                                    .body_bytes = 65536, .idle_ms = 60000, .routes = routes,
-                                    .n_routes = ARRAY_LEN(routes), .arg = w};
+    struct http_server_conf conf = {.host = "127.0.0.1",
+                                    .connections_max = 8,
+                                    .head_bytes = 65536,
+                                    .body_bytes = 65536,
+                                    .idle_ms = 60000,
+                                    .routes = routes,
+                                    .n_routes = ARRAY_LEN(routes),
+                                    .arg = w};
     struct err e;
 
     EXPECT_OK(loop_new(&w->loop, &e), &e);
@@ -82,8 +87,11 @@ static struct json *object(void)
     struct json *v = NULL;
     struct err e;
 
-    EXPECT_OK(json_parse(&v, STR("{\"metadata\":{\"name\":\"n\",\"namespace\":\"ns\"},\"data\":{\"a\":\"b\"}}"), &e),
-              &e);
+    EXPECT_OK(
+        json_parse(
+            &v, STR("{\"metadata\":{\"name\":\"n\",\"namespace\":\"ns\"},\"data\":{\"a\":\"b\"}}"),
+            &e),
+        &e);
     return v;
 }
 
@@ -109,13 +117,16 @@ static void test_requests(void **state)
     assert_string_equal(w->request, "PUT " MAPS "/n|application/json|" BODY);
     EXPECT_OK(kube_apply(w->client, &KIND_CONFIG_MAP, v, "me", NULL, &e), &e);
     assert_string_equal(w->request,
-                        "PATCH " MAPS "/n?force=true&fieldManager=me|application/apply-patch+yaml|" BODY);
+                        "PATCH " MAPS
+                        "/n?force=true&fieldManager=me|application/apply-patch+yaml|" BODY);
     EXPECT_OK(kube_patch(w->client, &KIND_DGD, "ns", "g", "status", v, NULL, &e), &e);
-    assert_string_equal(w->request, "PATCH /apis/nvidia.com/v1alpha1/namespaces/ns/dynamographdeployments/g/status"
-                                    "|application/merge-patch+json|" BODY);
+    assert_string_equal(
+        w->request, "PATCH /apis/nvidia.com/v1alpha1/namespaces/ns/dynamographdeployments/g/status"
+                    "|application/merge-patch+json|" BODY);
     EXPECT_OK(kube_delete(w->client, &KIND_CONFIG_MAP, "ns", "n", "u-1", &e), &e);
-    assert_string_equal(w->request, "DELETE " MAPS "/n|application/json|{\"propagationPolicy\":\"Background\","
-                                    "\"preconditions\":{\"uid\":\"u-1\"}}");
+    assert_string_equal(w->request,
+                        "DELETE " MAPS "/n|application/json|{\"propagationPolicy\":\"Background\","
+                        "\"preconditions\":{\"uid\":\"u-1\"}}");
     got = json_free(got);
     EXPECT_OK(kube_list(w->client, &KIND_POD, NULL, "a=b", &got, &e), &e);
     assert_string_equal(w->request, "GET /api/v1/pods?labelSelector=a%3Db||");
@@ -127,11 +138,16 @@ static void test_outcomes(void **state)
     static const struct {
         int status, on_create, on_update;
     } cases[] = {
-        {404, KUBE_NOT_FOUND, KUBE_NOT_FOUND}, {409, KUBE_EXISTS, KUBE_CONFLICT},
-        {400, KUBE_REFUSED, KUBE_REFUSED},     {403, KUBE_REFUSED, KUBE_REFUSED},
-        {422, KUBE_REFUSED, KUBE_REFUSED},     {401, -EACCES, -EACCES},
-        {429, -EAGAIN, -EAGAIN},               {503, -EAGAIN, -EAGAIN},
-        {500, -EIO, -EIO},                     {302, -EIO, -EIO},
+        {404, KUBE_NOT_FOUND, KUBE_NOT_FOUND},
+        {409, KUBE_EXISTS, KUBE_CONFLICT},
+        {400, KUBE_REFUSED, KUBE_REFUSED},
+        {403, KUBE_REFUSED, KUBE_REFUSED},
+        {422, KUBE_REFUSED, KUBE_REFUSED},
+        {401, -EACCES, -EACCES},
+        {429, -EAGAIN, -EAGAIN},
+        {503, -EAGAIN, -EAGAIN},
+        {500, -EIO, -EIO},
+        {302, -EIO, -EIO},
     };
     struct world *w = world_open();
     AUTO(json_free) struct json *v = object();
@@ -185,5 +201,6 @@ static void test_nobody_there(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_requests), T(test_outcomes), T(test_groups_and_bad_answers), T(test_nobody_there));
+    return TEST_RUN(T(test_requests), T(test_outcomes), T(test_groups_and_bad_answers),
+                    T(test_nobody_there));
 }

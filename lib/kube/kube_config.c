@@ -17,8 +17,8 @@ enum { FILE_MAX = 4 << 20 };
 struct kube_config {
     char *server;
     char *namespace;
-    char *token;      /* fixed, or NULL */
-    char *token_file; /* read at each call, or NULL */
+    char *token;              /* fixed, or NULL */
+    char *token_file;         /* read at each call, or NULL */
     struct buf ca, cert, key; /* PEM */
     bool insecure;
 };
@@ -122,7 +122,8 @@ static int take_context(struct kube_config *c, const char *path, const struct js
     if (!server)
         return err_set(e, -EINVAL, "context '%s' names no cluster with a server", name ? name : "");
     /* kube_path() begins with a slash. */
-    c->server = str_dup(str_head(str_from(server), strlen(server) - str_ends(str_from(server), STR("/"))));
+    c->server =
+        str_dup(str_head(str_from(server), strlen(server) - str_ends(str_from(server), STR("/"))));
     if (ns && *ns)
         c->namespace = xstrdup(ns);
     (void)json_get_bool(cluster, "insecure-skip-tls-verify", &c->insecure);

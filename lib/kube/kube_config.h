@@ -23,7 +23,8 @@ struct kube_config_env {
     const char *service_host; /* $KUBERNETES_SERVICE_HOST */
     const char *service_port; /* $KUBERNETES_SERVICE_PORT */
 };
-MUST_CHECK int kube_config_load(struct kube_config **ret, const struct kube_config_env *env, struct err *e);
+MUST_CHECK int kube_config_load(struct kube_config **ret, const struct kube_config_env *env,
+                                struct err *e);
 struct kube_config *kube_config_free(struct kube_config *c);
 DEFINE_CLEANUP(struct kube_config *, kube_config_free)
 const char *kube_config_server(const struct kube_config *c); /* "https://10.96.0.1:443" */

@@ -8,7 +8,8 @@
 
 static void test_current_context(void **state)
 {
-    AUTO(kube_config_free) struct kube_config *c = kube_test_config_text(
+    AUTO(kube_config_free)
+    struct kube_config *c = kube_test_config_text(
         "current-context: second\n"
         "contexts:\n"
         "- {name: first, context: {cluster: a, user: ua}}\n"
@@ -71,10 +72,12 @@ static void test_files_and_rotation(void **state)
     ca = xasprintf("%s/ca.pem", dir);
     write_file(token, "one\n");
     write_file(ca, "CA");
-    write_file(config, "current-context: x\n"
-                       "contexts: [{name: x, context: {cluster: c, user: u, namespace: here}}]\n"
-                       "clusters: [{name: c, cluster: {server: 'https://c', certificate-authority: ca.pem}}]\n"
-                       "users: [{name: u, user: {tokenFile: token, token: not this}}]\n");
+    write_file(
+        config,
+        "current-context: x\n"
+        "contexts: [{name: x, context: {cluster: c, user: u, namespace: here}}]\n"
+        "clusters: [{name: c, cluster: {server: 'https://c', certificate-authority: ca.pem}}]\n"
+        "users: [{name: u, user: {tokenFile: token, token: not this}}]\n");
     env.kubeconfig = config;
     EXPECT_OK(kube_config_load(&c, &env, &e), &e);
     assert_string_equal(kube_config_namespace(c), "here");
@@ -102,11 +105,15 @@ static void test_what_is_wrong_is_told(void **state)
         {"", "no cluster"},
         {"current-context: gone\n", "'gone'"},
         {"current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n"
-         "clusters: [{name: c, cluster: {server: s, certificate-authority-data: '***'}}]\n", "not base64"},
+         "clusters: [{name: c, cluster: {server: s, certificate-authority-data: '***'}}]\n",
+         "not base64"},
         {"current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n"
-         "clusters: [{name: c, cluster: {server: s, certificate-authority: /nonexistent}}]\n", "/nonexistent"},
+         "clusters: [{name: c, cluster: {server: s, certificate-authority: /nonexistent}}]\n",
+         "/nonexistent"},
         {"current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-         "clusters: [{name: c, cluster: {server: s}}]\nusers: [{name: u, user: {exec: {command: x}}}]\n", "exec"},
+         "clusters: [{name: c, cluster: {server: s}}]\nusers: [{name: u, user: {exec: {command: "
+         "x}}}]\n",
+         "exec"},
         {"a: [b\n", "kubeconfig"},
     };
 
@@ -145,6 +152,6 @@ static void test_outside_of_everything(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_current_context), T(test_files_and_rotation), T(test_what_is_wrong_is_told),
-                    T(test_outside_of_everything));
+    return TEST_RUN(T(test_current_context), T(test_files_and_rotation),
+                    T(test_what_is_wrong_is_told), T(test_outside_of_everything));
 }

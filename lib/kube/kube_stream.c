@@ -55,8 +55,8 @@ size_t kube_lines_pending(const struct kube_lines *l)
 static bool event_type(struct str name, enum kube_event_type *ret)
 {
     static const struct str names[] = {
-        [KUBE_EVENT_ADDED] = STR("ADDED"),       [KUBE_EVENT_MODIFIED] = STR("MODIFIED"),
-        [KUBE_EVENT_DELETED] = STR("DELETED"),   [KUBE_EVENT_BOOKMARK] = STR("BOOKMARK"),
+        [KUBE_EVENT_ADDED] = STR("ADDED"),     [KUBE_EVENT_MODIFIED] = STR("MODIFIED"),
+        [KUBE_EVENT_DELETED] = STR("DELETED"), [KUBE_EVENT_BOOKMARK] = STR("BOOKMARK"),
         [KUBE_EVENT_ERROR] = STR("ERROR"),
     };
 
@@ -89,8 +89,8 @@ int kube_event_parse(struct str line, struct kube_event *ret, struct err *e)
     if (r < 0)
         return err_wrap(e, -EBADMSG, "watch event");
     if (!event_type(type, &event.type))
-        return err_set(e, -EBADMSG, "watch event: unknown type '%.*s'", (int)MIN(type.len, (size_t)32),
-                       type.ptr ? type.ptr : "");
+        return err_set(e, -EBADMSG, "watch event: unknown type '%.*s'",
+                       (int)MIN(type.len, (size_t)32), type.ptr ? type.ptr : "");
     if (event.object.len == 0 || event.object.ptr[0] != '{')
         return err_set(e, -EBADMSG, "watch event: no object");
     *ret = event;

@@ -30,8 +30,8 @@ struct kube_event {
 /* Embedded by value; zero-initialised is empty. One thread. */
 struct kube_lines {
     struct buf bytes;
-    size_t scanned;  /* no line break before this */
-    size_t handed;   /* bytes of the line that was handed out last */
+    size_t scanned; /* no line break before this */
+    size_t handed;  /* bytes of the line that was handed out last */
 };
 
 void kube_lines_done(struct kube_lines *l);
@@ -57,5 +57,5 @@ struct kube_page {
  * Calls @item with the text of each element of "items". Views of @text. -EBADMSG when it is not a
  * list; some items may have been handed on by then.
  */
-MUST_CHECK int kube_page_parse(struct str text, void (*item)(void *arg, struct str object), void *arg,
-                               struct kube_page *ret, struct err *e);
+MUST_CHECK int kube_page_parse(struct str text, void (*item)(void *arg, struct str object),
+                               void *arg, struct kube_page *ret, struct err *e);

@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_inside(struct str whole, struct str part)
 {
-    assert(part.len == 0 || (part.ptr >= whole.ptr && part.ptr + part.len <= whole.ptr + whole.len));
+    assert(part.len == 0 ||
+           (part.ptr >= whole.ptr && part.ptr + part.len <= whole.ptr + whole.len));
 }
 
 struct page_check {

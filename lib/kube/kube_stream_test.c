@@ -88,19 +88,22 @@ static void test_page(void **state)
     struct err e;
 
     (void)state;
-    EXPECT_OK(kube_page_parse(STR("{\"kind\":\"L\",\"metadata\":{\"resourceVersion\":\"7\",\"continue\":\"ab\"},"
-                                  "\"items\":[{\"a\":1},{}]}"),
-                              put_item, &items, &page, &e),
-              &e);
+    EXPECT_OK(
+        kube_page_parse(
+            STR("{\"kind\":\"L\",\"metadata\":{\"resourceVersion\":\"7\",\"continue\":\"ab\"},"
+                "\"items\":[{\"a\":1},{}]}"),
+            put_item, &items, &page, &e),
+        &e);
     assert_string_equal(buf_cstr(&items), "{\"a\":1};{};");
     assert_true(str_is(page.resource_version, "7"));
     assert_true(str_is(page.next, "ab"));
-    EXPECT_OK(kube_page_parse(STR("{\"metadata\":{\"resourceVersion\":\"8\"},\"items\":null}"), put_item,
-                              &items, &page, &e),
+    EXPECT_OK(kube_page_parse(STR("{\"metadata\":{\"resourceVersion\":\"8\"},\"items\":null}"),
+                              put_item, &items, &page, &e),
               &e);
     assert_int_equal(page.next.len, 0);
     assert_int_equal(kube_page_parse(STR("{\"items\":[]}"), put_item, &items, &page, &e), -EBADMSG);
-    assert_int_equal(kube_page_parse(STR("{\"metadata\":{}}{"), put_item, &items, &page, &e), -EBADMSG);
+    assert_int_equal(kube_page_parse(STR("{\"metadata\":{}}{"), put_item, &items, &page, &e),
+                     -EBADMSG);
 }
 
 int main(void)

@@ -27,11 +27,13 @@ static inline __attribute__((unused)) struct kube_config *kube_test_config_text(
 
 static inline __attribute__((unused)) struct kube_config *kube_test_config(unsigned port)
 {
-    AUTO(mem_free) char *text = xasprintf("apiVersion: v1\nkind: Config\ncurrent-context: here\n"
-                                          "contexts: [{name: here, context: {cluster: c, user: u, namespace: ns}}]\n"
-                                          "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:%u/'}}]\n"
-                                          "users: [{name: u, user: {token: sesame}}]\n",
-                                          port);
+    AUTO(mem_free)
+    char *text =
+        xasprintf("apiVersion: v1\nkind: Config\ncurrent-context: here\n"
+                  "contexts: [{name: here, context: {cluster: c, user: u, namespace: ns}}]\n"
+                  "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:%u/'}}]\n"
+                  "users: [{name: u, user: {token: sesame}}]\n",
+                  port);
 
     return kube_test_config_text(text);
 }

@@ -24,14 +24,14 @@
 #include "lib/kube/kube_url.h"
 
 enum {
-    PAGE_BYTES_MAX = 256 << 20,  /* of a list page; objects are limited to 1.5 MiB by etcd */
-    OBJECT_BYTES_MAX = 8 << 20,  /* of a line of the stream */
+    PAGE_BYTES_MAX = 256 << 20, /* of a list page; objects are limited to 1.5 MiB by etcd */
+    OBJECT_BYTES_MAX = 8 << 20, /* of a line of the stream */
     BACKOFF_MIN_MS = 100,
     BACKOFF_MAX_MS = 10000,
-    STABLE_MS = 1000,            /* a stream that lived so long was worth opening at once again */
-    RESUMES_MAX = 3,             /* refusals after which a new list is asked for */
+    STABLE_MS = 1000, /* a stream that lived so long was worth opening at once again */
+    RESUMES_MAX = 3,  /* refusals after which a new list is asked for */
     LIST_MS = 120000,
-    QUIET_MS = 180000,           /* bookmarks come about once a minute */
+    QUIET_MS = 180000, /* bookmarks come about once a minute */
 };
 #define PAGE_LIMIT "500"
 
@@ -39,7 +39,7 @@ enum watch_state { WATCH_LISTING, WATCH_WATCHING, WATCH_WAITING, WATCH_STOPPED }
 enum health { HEALTH_UNKNOWN, HEALTH_UP, HEALTH_DOWN };
 
 struct seen {
-    unsigned list;  /* number of the last list that held it */
+    unsigned list; /* number of the last list that held it */
     char uid[40];
     char version[24];
 };
@@ -59,15 +59,15 @@ struct kube_watch {
     enum watch_state state;
     enum health health;
     bool synced;
-    unsigned busy;  /* depth of calls that still use this object */
+    unsigned busy; /* depth of calls that still use this object */
     struct http_call *call;
     struct timer *timer;
-    int status;            /* of the running call; 0 before its head */
+    int status; /* of the running call; 0 before its head */
     struct buf page;
     struct kube_lines lines;
     char *next_page;
-    char *version;         /* where to resume; NULL = a list is due */
-    struct strmap *known;  /* "ns/name" to struct seen */
+    char *version;        /* where to resume; NULL = a list is due */
+    struct strmap *known; /* "ns/name" to struct seen */
     unsigned list;
     unsigned failures, refusals;
     uint64_t opened_ms;

@@ -32,7 +32,7 @@ struct kube_watch_spec {
      * re-list only metadata (name, namespace, uid, resourceVersion) is known and @raw is empty.
      */
     void (*change)(void *arg, enum kube_change what, const struct json *object, struct str raw);
-    void (*synced)(void *arg);  /* after each complete list has been reported; may be NULL */
+    void (*synced)(void *arg); /* after each complete list has been reported; may be NULL */
     /* up=false with the reason when the stream broke, up=true when it runs again; may be NULL */
     void (*state)(void *arg, bool up, const char *why);
     void *arg;
@@ -40,8 +40,8 @@ struct kube_watch_spec {
 
 /* Shares one HTTP client among all watches of a loop. */
 struct kube_watcher;
-MUST_CHECK int kube_watcher_new(struct kube_watcher **ret, struct loop *l, const struct kube_config *config,
-                                struct err *e);
+MUST_CHECK int kube_watcher_new(struct kube_watcher **ret, struct loop *l,
+                                const struct kube_config *config, struct err *e);
 struct kube_watcher *kube_watcher_free(struct kube_watcher *w); /* stops its watches */
 DEFINE_CLEANUP(struct kube_watcher *, kube_watcher_free)
 

@@ -19,12 +19,12 @@ struct world {
     struct kube_watcher *watcher;
     struct kube_watch *watch;
     /* the server's side */
-    const char *pages[4];      /* answers to list requests, in turn; the last one repeats */
+    const char *pages[4]; /* answers to list requests, in turn; the last one repeats */
     size_t n_pages, n_lists;
     int list_status, watch_status; /* once; 0 = 200 */
     struct http_exchange *stream;  /* the open watch */
     unsigned n_streams;
-    struct buf queries;            /* of the watch requests */
+    struct buf queries; /* of the watch requests */
     struct buf list_queries;
     bool authorized;
     /* the client's side */
@@ -107,29 +107,36 @@ static void on_state(void *arg, bool up, const char *why)
 }
 
 /* Turns the loop until the condition holds; fails the test when it never does. */
-#define WAIT_FOR(w, condition)                                                                 \
-    do {                                                                                       \
-        uint64_t deadline_ = clock_now_ns() / 1000000 + DEADLINE_MS;                           \
-        while (!(condition)) {                                                                 \
-            if (clock_now_ns() / 1000000 > deadline_)                                          \
-                fail_msg("waited in vain for %s; told: %s", #condition, buf_cstr(&(w)->told)); \
-            loop_run_once((w)->loop, 20);                                                      \
-        }                                                                                      \
+#define WAIT_FOR(w, condition)                                                                     \
+    do {                                                                                           \
+        uint64_t deadline_ = clock_now_ns() / 1000000 + DEADLINE_MS;                               \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() / 1000000 > deadline_)                                              \
+                fail_msg("waited in vain for %s; told: %s", #condition, buf_cstr(&(w)->told));     \
+            loop_run_once((w)->loop, 20);                                                          \
+        }                                                                                          \
     } while (0)
 
-#define ITEM(name, version) \
-    "{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"ns\",\"uid\":\"u" name "\",\"resourceVersion\":\"" version "\"}}"
+#define ITEM(name, version)                                                                        \
+    "{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"ns\",\"uid\":\"u" name                   \
+    "\",\"resourceVersion\":\"" version "\"}}"
 #define EVENT(type, object) "{\"type\":\"" type "\",\"object\":" object "}\n"
-#define LIST(version, items) "{\"metadata\":{\"resourceVersion\":\"" version "\"},\"items\":[" items "]}"
+#define LIST(version, items)                                                                       \
+    "{\"metadata\":{\"resourceVersion\":\"" version "\"},\"items\":[" items "]}"
 
 static struct world *world_open(void)
 {
     static const struct http_route routes[] = {
         {.method = "GET", .path = "/api/v1/namespaces/ns/configmaps", .handle = on_request}};
     struct world *w = xcalloc(1, sizeof(*w));
-    struct http_server_conf conf = {.host = "127.0.0.1", .connections_max = 8, .head_bytes = 65536,
-                                    .body_bytes = 65536, .idle_ms = 60000, .routes = routes,
-                                    .n_routes = 1, .arg = w};
+    struct http_server_conf conf = {.host = "127.0.0.1",
+                                    .connections_max = 8,
+                                    .head_bytes = 65536,
+                                    .body_bytes = 65536,
+                                    .idle_ms = 60000,
+                                    .routes = routes,
+                                    .n_routes = 1,
+                                    .arg = w};
     struct err e;
 
     EXPECT_OK(loop_new(&w->loop, &e), &e);
@@ -199,7 +206,9 @@ static void test_list_watch_and_resume(void **state)
     struct world *w = world_open();
 
     (void)state;
-    w->pages[0] = "{\"metadata\":{\"resourceVersion\":\"10\",\"continue\":\"t+1\"},\"items\":[" ITEM("a", "1") "]}";
+    w->pages[0] =
+        "{\"metadata\":{\"resourceVersion\":\"10\",\"continue\":\"t+1\"},\"items\":[" ITEM(
+            "a", "1") "]}";
     w->pages[1] = LIST("10", ITEM("b", "2"));
     w->n_pages = 2;
     world_watch(w);
@@ -210,15 +219,17 @@ static void test_list_watch_and_resume(void **state)
     assert_true(w->authorized);
     assert_true(str_has(buf_str(&w->list_queries), STR("limit=500&continue=t%2B1")));
     assert_true(str_has(last_line(&w->queries), STR("labelSelector=x%3Dy")));
-    assert_true(str_has(last_line(&w->queries), STR("allowWatchBookmarks=true&resourceVersion=10&")));
+    assert_true(
+        str_has(last_line(&w->queries), STR("allowWatchBookmarks=true&resourceVersion=10&")));
 
     /* Cut in the middle of a line, as networks do. */
     push(w, EVENT("ADDED", ITEM("c", "11")) "{\"type\":\"MODIF");
     expect_told(w, "+c11;");
     push(w, "IED\",\"object\":" ITEM("a", "12") "}\n" EVENT("DELETED", ITEM("b", "13")));
     expect_told(w, "~a12;-b13;");
-    push(w, EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"40\"}}") EVENT("ADDED", ITEM("d", "41"))
-            EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"50\"}}"));
+    push(w, EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"40\"}}")
+                EVENT("ADDED", ITEM("d", "41"))
+                    EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"50\"}}"));
     expect_told(w, "+d41;");
     break_stream(w);
     WAIT_FOR(w, w->stream);
@@ -245,8 +256,10 @@ static void test_gone(void **state)
         push(w, EVENT("ADDED", ITEM("c", "11")) EVENT("ADDED", ITEM("same", "12")));
         expect_told(w, "+a1;+b2;+c11;+same12;");
         /* a changed, b is gone, c was deleted and made again, d is new. */
-        w->pages[0] = LIST("90", ITEM("a", "70") ",{\"metadata\":{\"name\":\"c\",\"namespace\":\"ns\",\"uid\":\"new\","
-                                 "\"resourceVersion\":\"80\"}}," ITEM("d", "81") "," ITEM("same", "12"));
+        w->pages[0] = LIST(
+            "90",
+            ITEM("a", "70") ",{\"metadata\":{\"name\":\"c\",\"namespace\":\"ns\",\"uid\":\"new\","
+                            "\"resourceVersion\":\"80\"}}," ITEM("d", "81") "," ITEM("same", "12"));
         if (way == 0)
             push(w, EVENT("ERROR", "{\"kind\":\"Status\",\"code\":410,\"message\":\"too old\"}"));
         if (way == 1)
@@ -343,8 +356,9 @@ static void test_ids_of_64_bits_reach_the_reader(void **state)
     world_watch(w);
     WAIT_FOR(w, w->stream);
     /* A tree cannot hold the number; metadata and text are told all the same. */
-    push(w, EVENT("ADDED", "{\"metadata\":{\"name\":\"big\",\"uid\":\"u\",\"resourceVersion\":\"11\"},"
-                           "\"spec\":{\"id\":18446744073709551615}}"));
+    push(w,
+         EVENT("ADDED", "{\"metadata\":{\"name\":\"big\",\"uid\":\"u\",\"resourceVersion\":\"11\"},"
+                        "\"spec\":{\"id\":18446744073709551615}}"));
     expect_told(w, "+a1;+b2;+big11;");
     world_close(w);
 }
@@ -361,8 +375,8 @@ static void test_stopping_in_a_callback(void **state)
         world_watch(w);
         if (i >= 2) {
             WAIT_FOR(w, w->stream);
-            push(w, EVENT("ADDED", ITEM("c", "11")) EVENT("DELETED", ITEM("a", "12")) EVENT("ADDED", ITEM("d", "13"))
-                    EVENT("ADDED", ITEM("e", "14")));
+            push(w, EVENT("ADDED", ITEM("c", "11")) EVENT("DELETED", ITEM("a", "12"))
+                        EVENT("ADDED", ITEM("d", "13")) EVENT("ADDED", ITEM("e", "14")));
         }
         WAIT_FOR(w, !w->watch);
         for (int turns = 0; turns < 3; turns++)
@@ -374,8 +388,8 @@ static void test_stopping_in_a_callback(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_list_watch_and_resume), T(test_gone),
-                    T(test_a_version_of_another_life_is_given_up),
-                    T(test_bad_streams_are_left_and_resumed), T(test_a_line_without_end_is_not_kept),
-                    T(test_ids_of_64_bits_reach_the_reader), T(test_stopping_in_a_callback));
+    return TEST_RUN(
+        T(test_list_watch_and_resume), T(test_gone), T(test_a_version_of_another_life_is_given_up),
+        T(test_bad_streams_are_left_and_resumed), T(test_a_line_without_end_is_not_kept),
+        T(test_ids_of_64_bits_reach_the_reader), T(test_stopping_in_a_callback));
 }

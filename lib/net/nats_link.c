@@ -165,7 +165,8 @@ static void push(struct inbox *in, uint64_t subscription, struct str subject, st
 
 /* --- callbacks of the library --------------------------------------------------------------------- */
 
-static void on_message(natsConnection *connection, natsSubscription *handle, natsMsg *msg, void *arg)
+static void on_message(natsConnection *connection, natsSubscription *handle, natsMsg *msg,
+                       void *arg)
 {
     const struct closure *c = arg;
 

@@ -19,8 +19,9 @@ enum { DEADLINE_MS = 20000 };
 static const char *built_server(void)
 {
     static char path[512];
-    AUTO(mem_free) char *pattern = xasprintf("%s/.cache/commutator/cluster/*/nats-server",
-                                             getenv("HOME") ? getenv("HOME") : "");
+    AUTO(mem_free)
+    char *pattern = xasprintf("%s/.cache/commutator/cluster/*/nats-server",
+                              getenv("HOME") ? getenv("HOME") : "");
     glob_t found;
 
     path[0] = '\0';
@@ -142,19 +143,20 @@ static void on_message(void *arg, struct str subject, struct str payload)
 }
 
 /* Turns the loop until the condition holds; fails the test when it never does. */
-#define WAIT_FOR(b, condition)                                              \
-    do {                                                                    \
-        uint64_t deadline_ = clock_now_ns() / 1000000 + DEADLINE_MS;        \
-        while (!(condition)) {                                              \
-            if (clock_now_ns() / 1000000 > deadline_)                       \
-                fail_msg("waited in vain for %s", #condition);              \
-            loop_run_once((b)->loop, 20);                                   \
-        }                                                                   \
+#define WAIT_FOR(b, condition)                                                                     \
+    do {                                                                                           \
+        uint64_t deadline_ = clock_now_ns() / 1000000 + DEADLINE_MS;                               \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() / 1000000 > deadline_)                                              \
+                fail_msg("waited in vain for %s", #condition);                                     \
+            loop_run_once((b)->loop, 20);                                                          \
+        }                                                                                          \
     } while (0)
 
 static struct nats_link *link_to(struct bench *b, size_t queue_max)
 {
-    struct nats_link_conf conf = {.servers = b->url, .queue_max = queue_max, .state = on_state, .arg = b};
+    struct nats_link_conf conf = {
+        .servers = b->url, .queue_max = queue_max, .state = on_state, .arg = b};
     struct nats_link *n = NULL;
     struct err e;
 
@@ -244,8 +246,8 @@ static void test_subscriptions_survive_the_death_of_the_server(void **state)
 static void test_refused_credentials_are_no_connection(void **state)
 {
     struct bench *b = bench_open();
-    struct nats_link_conf conf = {.servers = b->url, .user = "user", .password = "wrong",
-                                  .state = on_state, .arg = b};
+    struct nats_link_conf conf = {
+        .servers = b->url, .user = "user", .password = "wrong", .state = on_state, .arg = b};
     struct nats_link *wrong = NULL, *right;
     struct err e;
 

@@ -12,12 +12,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "lib/base/digest.h"
 #include "lib/base/list.h"
 #include "lib/base/ref.h"
 #include "lib/base/strmap.h"
-#include "operator/ctrl/pod_state.h"
-#include "operator/plan/plan.h"
 
 enum { STORES_MAX = 24 };
 
@@ -49,6 +46,8 @@ struct store {
 
 struct cache {
     pthread_mutex_t lock;
+    const struct cache_view *views;
+    size_t n_views;
     struct store stores[STORES_MAX];
     size_t n_stores;
 };
@@ -93,75 +92,19 @@ static void put_members(struct buf *out, const struct json *object, const char *
     buf_put_char(out, '}');
 }
 
-/* Keys of "auths" of a dockerconfigjson; the credentials behind them never enter the cache. */
-static void put_registries(struct buf *out, const struct json *secret)
-{
-    AUTO(json_free) struct json *config = NULL;
-    AUTO(json_free) struct json *names = json_new_array();
-    AUTO(buf_done) struct buf plain = BUF_NULL;
-    const char *data = json_cstr(json_path(secret, "data", ".dockerconfigjson", NULL));
-
-    if (data && base64_decode(&plain, str_from(data)) &&
-        json_parse(&config, buf_str(&plain), NULL) == 0)
-        JSON_FOREACH (registry, json_get(config, "auths"))
-            (void)json_add(names, json_new_cstr(json_key(registry)));
-    explicit_bzero(plain.base, plain.cap);
-    buf_put_cstr(out, ",\"registries\":");
-    json_print(names, out);
-}
-
-static void put_waiting(struct buf *out, const struct json *pod)
-{
-    AUTO(mem_free) char *why = pod_waiting(pod);
-    AUTO(json_free) struct json *text = json_new_cstr(why ? why : "");
-
-    buf_put_cstr(out, ",\"waiting\":");
-    json_print(text, out);
-}
-
-static void put_deployment(struct buf *out, const struct json *deployment)
-{
-    static const char *const kept[] = {"replicas", "paused"};
-    AUTO(json_free) struct json *spec = json_new_object();
-
-    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
-        const struct json *value = json_path(deployment, "spec", kept[i], NULL);
-
-        if (value)
-            (void)json_set(spec, kept[i], json_dup(value));
-    }
-    buf_put_cstr(out, ",\"spec\":");
-    json_print(spec, out);
-    if (json_get(deployment, "status")) {
-        buf_put_cstr(out, ",\"status\":");
-        json_print(json_get(deployment, "status"), out);
-    }
-}
-
-/* What is kept beside the metadata. Kinds that are not here are kept whole. */
-static const struct {
-    const struct kube_kind *kind;
-    void (*put)(struct buf *out, const struct json *object);
-} trimmed[] = {
-    {&KIND_DEPLOYMENT, put_deployment}, {&KIND_SECRET, put_registries}, {&KIND_POD, put_waiting},
-    {&KIND_PVC, NULL},                  {&KIND_DWM, NULL},
-};
-
-static struct text *text_of(const struct kube_kind *kind, const struct json *object)
+static struct text *text_of(const struct cache_view *view, const struct json *object)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
 
-    for (size_t i = 0; i < ARRAY_LEN(trimmed); i++) {
-        if (trimmed[i].kind != kind)
-            continue;
-        buf_put_cstr(&out, "{\"metadata\":");
-        put_members(&out, json_get(object, "metadata"), "managedFields");
-        if (trimmed[i].put)
-            trimmed[i].put(&out, object);
-        buf_put_char(&out, '}');
+    if (!view || !view->trim) {
+        put_members(&out, object, NULL);
         return text_new(buf_str(&out));
     }
-    put_members(&out, object, NULL);
+    buf_put_cstr(&out, "{\"metadata\":");
+    put_members(&out, json_get(object, "metadata"), "managedFields");
+    if (view->put)
+        view->put(&out, object);
+    buf_put_char(&out, '}');
     return text_new(buf_str(&out));
 }
 
@@ -196,10 +139,12 @@ static void entry_free_value(void *value)
     entry_free(value);
 }
 
-struct cache *cache_new(void)
+struct cache *cache_new(const struct cache_view *views, size_t n)
 {
     struct cache *c = xcalloc(1, sizeof(*c));
 
+    c->views = views;
+    c->n_views = n;
     (void)pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -215,6 +160,14 @@ struct cache *cache_free(struct cache *c)
     }
     (void)pthread_mutex_destroy(&c->lock);
     free(c);
+    return NULL;
+}
+
+static const struct cache_view *view_of(const struct cache *c, const struct kube_kind *kind)
+{
+    for (size_t i = 0; i < c->n_views; i++)
+        if (c->views[i].kind == kind)
+            return &c->views[i];
     return NULL;
 }
 
@@ -291,21 +244,6 @@ static const struct json *controller_of(const struct json *object)
     return NULL;
 }
 
-static bool is_kept(const struct kube_kind *kind, const struct json *object)
-{
-    AUTO(mem_free) char *waiting = NULL;
-    const char *owner;
-
-    if (kind == &KIND_DWM)
-        return json_path(object, "metadata", "annotations", PLAN_ROUTING_GENERATION, NULL) != NULL;
-    if (kind == &KIND_POD)
-        return (waiting = pod_waiting(object)) != NULL;
-    if (kind != &KIND_INGRESS)
-        return true;
-    owner = json_get_cstr(controller_of(object), "kind");
-    return owner && strcmp(owner, KIND_DCD.kind) == 0;
-}
-
 static uint64_t version_of(const struct json *object)
 {
     const char *text = json_cstr(json_path(object, "metadata", "resourceVersion", NULL));
@@ -323,7 +261,7 @@ static const char *text_at(const struct json *object, const char *key)
     return text ? text : "";
 }
 
-static struct entry *entry_new(const struct kube_kind *kind, const struct json *object)
+static struct entry *entry_new(const struct cache_view *view, const struct json *object)
 {
     const char *ns = text_at(object, "namespace"), *name = text_at(object, "name");
     const char *owner = json_get_cstr(controller_of(object), "uid");
@@ -336,7 +274,7 @@ static struct entry *entry_new(const struct kube_kind *kind, const struct json *
     en->owner = owner ? xstrdup(owner) : NULL;
     en->version = version_of(object);
     (void)json_get_i64(json_get(object, "metadata"), "generation", &en->generation);
-    en->text = text_of(kind, object);
+    en->text = text_of(view, object);
     return en;
 }
 
@@ -349,16 +287,17 @@ static void put_key(struct buf *out, const char *ns, const char *name)
 
 bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object)
 {
+    const struct cache_view *view = view_of(c, kind);
     AUTO(buf_done) struct buf key = BUF_NULL;
     bool changed;
     struct entry *en;
     struct store *s;
 
-    if (!is_kept(kind, object)) {
+    if (view && view->keep && !view->keep(object)) {
         cache_observe_deleted(c, kind, object);
         return false;
     }
-    en = entry_new(kind, object);
+    en = entry_new(view, object);
     en->observed = true;
     put_key(&key, en->ns, en->name);
     (void)pthread_mutex_lock(&c->lock);
@@ -417,7 +356,7 @@ void cache_observe_synced(struct cache *c, const struct kube_kind *kind)
  */
 void cache_wrote(struct cache *c, const struct kube_kind *kind, const struct json *object)
 {
-    struct entry *en = entry_new(kind, object);
+    struct entry *en = entry_new(view_of(c, kind), object);
     AUTO(buf_done) struct buf key = BUF_NULL;
     struct store *s;
 

@@ -7,10 +7,8 @@
  * without managedFields, a fifth of the memory of a tree, and parsed by whoever asks. Entries are
  * immutable and counted: a reader holds the lock only to take its reference.
  *
- * What nobody asks for is not kept: of a Deployment's spec there are `replicas` and `paused` (its
- * generation tells of any change in the rest), of a Secret there are the names of its registries, of a claim
- * its metadata, of worker metadata those of pods that say which routing they run, of pods only
- * those that something keeps from running ("waiting" says what), of Ingresses only ours. Any thread.
+ * What nobody asks for is not kept: views say, per kind, which objects and how much of them.
+ * Any thread.
  */
 #pragma once
 
@@ -22,7 +20,19 @@
 
 struct cache;
 
-struct cache *cache_new(void) __attribute__((returns_nonnull));
+/* What is kept of a kind; kinds without a view are kept whole. */
+struct cache_view {
+    const struct kube_kind *kind;
+    /* Whether an object is kept at all; NULL: all are. */
+    bool (*keep)(const struct json *object);
+    /* Only the metadata is kept, and what put() adds beside it. */
+    bool trim;
+    /* Appends ",\"key\":value" members; NULL: none. */
+    void (*put)(struct buf *out, const struct json *object);
+};
+
+/* @views is borrowed. */
+struct cache *cache_new(const struct cache_view *views, size_t n) __attribute__((returns_nonnull));
 struct cache *cache_free(struct cache *c);
 DEFINE_CLEANUP(struct cache *, cache_free)
 
@@ -33,7 +43,8 @@ DEFINE_CLEANUP(struct cache *, cache_free)
  * its spec is another one than before, as far as metadata.generation tells.
  */
 bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object);
-void cache_observe_deleted(struct cache *c, const struct kube_kind *kind, const struct json *object);
+void cache_observe_deleted(struct cache *c, const struct kube_kind *kind,
+                           const struct json *object);
 /*
  * After a complete list: what we wrote and no watch has ever told of is forgotten, as it may have
  * been deleted in the gap. A later event brings back what was not.

@@ -5,12 +5,14 @@
 
 static struct json *object(const char *name, int version, const char *owner)
 {
-    AUTO(mem_free) char *text = xasprintf(
-        "{\"metadata\":{\"name\":\"%s\",\"namespace\":\"n\",\"resourceVersion\":\"%d\",\"generation\":%d,"
-        "\"managedFields\":[{\"manager\":\"m\"}],"
-        "\"ownerReferences\":[{\"controller\":true,\"kind\":\"DynamoGraphDeployment\",\"uid\":\"%s\"}]},"
-        "\"data\":{\"v\":\"%d\"}}",
-        name, version, version, owner, version);
+    AUTO(mem_free)
+    char *text = xasprintf("{\"metadata\":{\"name\":\"%s\",\"namespace\":\"n\",\"resourceVersion\":"
+                           "\"%d\",\"generation\":%d,"
+                           "\"managedFields\":[{\"manager\":\"m\"}],"
+                           "\"ownerReferences\":[{\"controller\":true,\"kind\":"
+                           "\"DynamoGraphDeployment\",\"uid\":\"%s\"}]},"
+                           "\"data\":{\"v\":\"%d\"}}",
+                           name, version, version, owner, version);
     struct json *v = NULL;
     struct err e;
 
@@ -51,7 +53,7 @@ static int version_in(struct cache *c, const char *name)
 
 static void test_objects_come_and_go(void **state)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
+    AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
     AUTO(json_free) struct json *got = NULL;
 
     (void)state;
@@ -71,7 +73,7 @@ static void test_objects_come_and_go(void **state)
 
 static void test_a_change_of_the_generation_is_told(void **state)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
+    AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
     AUTO(json_free) struct json *first = object("a", 5, "u1");
     AUTO(json_free) struct json *echo = json_dup(first);
     AUTO(json_free) struct json *second = object("a", 9, "u1");
@@ -85,7 +87,7 @@ static void test_a_change_of_the_generation_is_told(void **state)
 
 static void test_our_own_writes_are_seen_at_once_but_never_go_back(void **state)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
+    AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
 
     (void)state;
     wrote(c, "a", 10);
@@ -111,7 +113,7 @@ static void test_our_own_writes_are_seen_at_once_but_never_go_back(void **state)
 
 static void test_what_no_list_confirms_goes(void **state)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
+    AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
 
     (void)state;
     observe(c, "a", 1);
@@ -123,7 +125,7 @@ static void test_what_no_list_confirms_goes(void **state)
 
 static void test_indexes(void **state)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
+    AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
     AUTO(json_free) struct json *one = object("a", 1, "u1");
     AUTO(json_free) struct json *two = object("b", 2, "u2");
     AUTO(json_free) struct json *moved = object("a", 3, "u2");
@@ -144,51 +146,39 @@ static void test_indexes(void **state)
     assert_non_null(json_get(of_u2, "a"));
 }
 
-static void test_secrets_keep_no_credentials(void **state)
+static bool is_named_a(const struct json *v)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
-    AUTO(json_free) struct json *secret = object("pull", 1, "u1");
-    AUTO(json_free) struct json *got = NULL;
-    AUTO(mem_free) char *text = NULL;
-
-    (void)state;
-    /* {"auths":{"https://r.example/v1/":{"auth":"c2VjcmV0"}}} */
-    (void)json_set_cstr(json_get(secret, "data"), ".dockerconfigjson",
-                        "eyJhdXRocyI6eyJodHRwczovL3IuZXhhbXBsZS92MS8iOnsiYXV0aCI6ImMyVmpjbVYwIn19fQ==");
-    (void)cache_observe(c, &KIND_SECRET, secret);
-    got = cache_get(c, &KIND_SECRET, "n", "pull");
-    text = json_to_cstr(got);
-    assert_non_null(strstr(text, "\"registries\":[\"https://r.example/v1/\"]"));
-    assert_null(strstr(text, "c2VjcmV0"));
-    assert_null(json_get(got, "data"));
+    return strcmp(json_cstr(json_path(v, "metadata", "name", NULL)), "a") == 0;
 }
 
-static void test_only_pods_in_trouble_are_kept(void **state)
+static void put_extra(struct buf *out, const struct json *v)
 {
-    AUTO(cache_free) struct cache *c = cache_new();
-    AUTO(json_free) struct json *pod = object("p", 1, "u1");
+    (void)v;
+    buf_put_cstr(out, ",\"extra\":1");
+}
+
+static void test_views(void **state)
+{
+    static const struct cache_view views[] = {
+        {.kind = &KIND_CONFIG_MAP, .keep = is_named_a, .trim = true, .put = put_extra}};
+    AUTO(cache_free) struct cache *c = cache_new(views, ARRAY_LEN(views));
+    AUTO(json_free) struct json *a = object("a", 1, "u1");
+    AUTO(json_free) struct json *b = object("b", 2, "u1");
     AUTO(json_free) struct json *got = NULL;
-    struct json *status = json_need_object(pod, "status");
-    struct json *condition = json_add(json_need_array(status, "conditions"), json_new_object());
 
     (void)state;
-    (void)json_set_cstr(condition, "type", "PodScheduled");
-    (void)json_set_cstr(condition, "status", "False");
-    (void)json_set_cstr(condition, "reason", "Unschedulable");
-    (void)json_set_cstr(condition, "message", "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.");
-    (void)cache_observe(c, &KIND_POD, pod);
-    got = cache_get(c, &KIND_POD, "n", "p");
-    assert_string_equal(json_get_cstr(got, "waiting"),
-                        "Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.");
-    (void)json_set_cstr(condition, "status", "True");
-    (void)cache_observe(c, &KIND_POD, pod);
-    assert_null(cache_get(c, &KIND_POD, "n", "p"));
+    (void)cache_observe(c, &KIND_CONFIG_MAP, a);
+    assert_false(cache_observe(c, &KIND_CONFIG_MAP, b));
+    assert_null(cache_get(c, &KIND_CONFIG_MAP, "n", "b"));
+    got = cache_get(c, &KIND_CONFIG_MAP, "n", "a");
+    assert_null(json_get(got, "data"));
+    assert_non_null(json_get(got, "extra"));
+    assert_int_equal(cache_stats(c, &KIND_CONFIG_MAP).objects, 1);
 }
 
 int main(void)
 {
     return TEST_RUN(T(test_objects_come_and_go), T(test_a_change_of_the_generation_is_told),
                     T(test_our_own_writes_are_seen_at_once_but_never_go_back),
-                    T(test_what_no_list_confirms_goes), T(test_indexes),
-                    T(test_secrets_keep_no_credentials), T(test_only_pods_in_trouble_are_kept));
+                    T(test_what_no_list_confirms_goes), T(test_indexes), T(test_views));
 }

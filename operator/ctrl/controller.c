@@ -14,8 +14,8 @@ static const struct log_target LG = {"dynamo_operator::controller"};
 enum { WORKERS_MAX = 16, NAME_MAX_BYTES = 64, UNAVAILABLE_MAX_MS = 5000 };
 
 struct families {
-    struct metric_family *duration, *total, *errors;          /* dynamo_operator_reconcile_* */
-    struct metric_family *runtime_total, *runtime_active;     /* as controller-runtime names them */
+    struct metric_family *duration, *total, *errors;      /* dynamo_operator_reconcile_* */
+    struct metric_family *runtime_total, *runtime_active; /* as controller-runtime names them */
     struct metric_family *queue_wait, *queue_work;
 };
 
@@ -43,11 +43,13 @@ static uint64_t now_ms(void)
 
 /* --- metrics ----------------------------------------------------------------------------------------- */
 
-static const double reconcile_buckets[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
+static const double reconcile_buckets[] = {.005, .01, .025, .05, .1, .25, .5,
+                                           1,    2.5, 5,    10,  30, 60};
 static const double queue_buckets[] = {.000001, .00001, .0001, .001, .01, .1, 1, 10, 100, 1000};
 
-static struct metric_family *histogram(struct metric_registry *r, const char *name, const char *help,
-                                       const char *const labels[3], const double *buckets, size_t n)
+static struct metric_family *histogram(struct metric_registry *r, const char *name,
+                                       const char *help, const char *const labels[3],
+                                       const double *buckets, size_t n)
 {
     return metric_family(r, &(struct metric_desc){.name = name,
                                                   .help = help,
@@ -74,9 +76,9 @@ static void declare_passes(struct controller *c)
     static const char *const by_controller[3] = {"controller"};
     struct metric_registry *r = c->conf.metrics;
 
-    c->f.duration = histogram(r, "dynamo_operator_reconcile_duration_seconds",
-                              "Duration of reconcile passes.", by_result, reconcile_buckets,
-                              ARRAY_LEN(reconcile_buckets));
+    c->f.duration =
+        histogram(r, "dynamo_operator_reconcile_duration_seconds", "Duration of reconcile passes.",
+                  by_result, reconcile_buckets, ARRAY_LEN(reconcile_buckets));
     c->f.total = number(r, METRIC_COUNTER, "dynamo_operator_reconcile_total", "Reconcile passes.",
                         by_result);
     c->f.errors = number(r, METRIC_COUNTER, "dynamo_operator_reconcile_errors_total",
@@ -106,12 +108,12 @@ static void declare_queue(struct controller *c)
                                  "Sum of the age of running passes.");
     c->longest = queue_metric(c, METRIC_GAUGE, "workqueue_longest_running_processor_seconds",
                               "Age of the oldest running pass.");
-    c->f.queue_wait = histogram(c->conf.metrics, "workqueue_queue_duration_seconds",
-                                "Time from ready to work.", labels, queue_buckets,
-                                ARRAY_LEN(queue_buckets));
-    c->f.queue_work = histogram(c->conf.metrics, "workqueue_work_duration_seconds",
-                                "Time of work on a key.", labels, queue_buckets,
-                                ARRAY_LEN(queue_buckets));
+    c->f.queue_wait =
+        histogram(c->conf.metrics, "workqueue_queue_duration_seconds", "Time from ready to work.",
+                  labels, queue_buckets, ARRAY_LEN(queue_buckets));
+    c->f.queue_work =
+        histogram(c->conf.metrics, "workqueue_work_duration_seconds", "Time of work on a key.",
+                  labels, queue_buckets, ARRAY_LEN(queue_buckets));
 }
 
 void controller_measure(struct controller *c)

@@ -36,7 +36,8 @@ struct controller_conf {
 };
 
 /* The queue takes keys at once; work begins with controller_start(). */
-struct controller *controller_new(const struct controller_conf *conf) __attribute__((returns_nonnull));
+struct controller *controller_new(const struct controller_conf *conf)
+    __attribute__((returns_nonnull));
 MUST_CHECK int controller_start(struct controller *c, struct err *e);
 struct queue *controller_queue(struct controller *c); /* borrowed */
 /* Brings the gauges up to date, before they are printed. */

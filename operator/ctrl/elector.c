@@ -63,7 +63,8 @@ enum elector_action elector_decide(const struct json *lease, const char *identit
     return now_ms - view->seen_ms >= duration_ms(lease) ? ELECTOR_TAKE : ELECTOR_WAIT;
 }
 
-struct json *elector_held(const struct json *lease, const struct elector_conf *conf, uint64_t wall_ms)
+struct json *elector_held(const struct json *lease, const struct elector_conf *conf,
+                          uint64_t wall_ms)
 {
     struct json *held = lease ? json_dup(lease) : json_new_object();
     struct json *metadata = json_need_object(held, "metadata");

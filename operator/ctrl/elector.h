@@ -19,8 +19,8 @@ struct elector;
 
 struct elector_conf {
     const char *ns, *name;
-    const char *identity;      /* unique among the candidates */
-    void (*leading)(void *arg);              /* once; on the elector's thread */
+    const char *identity;                     /* unique among the candidates */
+    void (*leading)(void *arg);               /* once; on the elector's thread */
     void (*lost)(void *arg, const char *why); /* once, afterwards; on the elector's thread */
     void *arg;
 };
@@ -48,7 +48,8 @@ enum elector_action {
 enum elector_action elector_decide(const struct json *lease, const char *identity, uint64_t now_ms,
                                    struct elector_view *view);
 /* The Lease to write: @lease (NULL: a new one) as held by @identity; @wall_ms since the epoch. Owned. */
-struct json *elector_held(const struct json *lease, const struct elector_conf *conf, uint64_t wall_ms)
-    __attribute__((returns_nonnull));
+struct json *elector_held(const struct json *lease, const struct elector_conf *conf,
+                          uint64_t wall_ms) __attribute__((returns_nonnull));
 /* The Lease as given back. Owned. */
-struct json *elector_released(const struct json *lease, uint64_t wall_ms) __attribute__((returns_nonnull));
+struct json *elector_released(const struct json *lease, uint64_t wall_ms)
+    __attribute__((returns_nonnull));

@@ -7,10 +7,11 @@ static const struct elector_conf me = {.ns = "ns", .name = "l", .identity = "me"
 
 static struct json *lease(const char *holder, const char *renewed, int seconds)
 {
-    AUTO(mem_free) char *text = xasprintf("{\"metadata\":{\"name\":\"l\",\"resourceVersion\":\"5\"},\"spec\":"
-                                          "{\"holderIdentity\":\"%s\",\"renewTime\":\"%s\","
-                                          "\"leaseDurationSeconds\":%d,\"leaseTransitions\":3}}",
-                                          holder, renewed, seconds);
+    AUTO(mem_free)
+    char *text = xasprintf("{\"metadata\":{\"name\":\"l\",\"resourceVersion\":\"5\"},\"spec\":"
+                           "{\"holderIdentity\":\"%s\",\"renewTime\":\"%s\","
+                           "\"leaseDurationSeconds\":%d,\"leaseTransitions\":3}}",
+                           holder, renewed, seconds);
     struct json *v = NULL;
     struct err e;
 
@@ -18,8 +19,8 @@ static struct json *lease(const char *holder, const char *renewed, int seconds)
     return v;
 }
 
-static enum elector_action decide(const char *holder, const char *renewed, int seconds, uint64_t now_ms,
-                                  struct elector_view *view)
+static enum elector_action decide(const char *holder, const char *renewed, int seconds,
+                                  uint64_t now_ms, struct elector_view *view)
 {
     AUTO(json_free) struct json *v = lease(holder, renewed, seconds);
 
@@ -34,9 +35,12 @@ static void test_a_living_holder_is_left_alone(void **state)
     (void)state;
     /* However old its time looks: clocks differ. Only standing still counts. */
     assert_int_equal(decide("other", "1999-01-01T00:00:00.000000Z", 15, now, &view), ELECTOR_WAIT);
-    assert_int_equal(decide("other", "1999-01-01T00:00:02.000000Z", 15, now += 14999, &view), ELECTOR_WAIT);
-    assert_int_equal(decide("other", "1999-01-01T00:00:02.000000Z", 15, now += 14999, &view), ELECTOR_WAIT);
-    assert_int_equal(decide("other", "1999-01-01T00:00:02.000000Z", 15, now += 1, &view), ELECTOR_TAKE);
+    assert_int_equal(decide("other", "1999-01-01T00:00:02.000000Z", 15, now += 14999, &view),
+                     ELECTOR_WAIT);
+    assert_int_equal(decide("other", "1999-01-01T00:00:02.000000Z", 15, now += 14999, &view),
+                     ELECTOR_WAIT);
+    assert_int_equal(decide("other", "1999-01-01T00:00:02.000000Z", 15, now += 1, &view),
+                     ELECTOR_TAKE);
     /* A new holder has its whole time again. */
     assert_int_equal(decide("third", "1999-01-01T00:00:02.000000Z", 15, now, &view), ELECTOR_WAIT);
 }
@@ -89,5 +93,6 @@ static void test_what_is_written(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_a_living_holder_is_left_alone), T(test_free_and_own), T(test_what_is_written));
+    return TEST_RUN(T(test_a_living_holder_is_left_alone), T(test_free_and_own),
+                    T(test_what_is_written));
 }

@@ -21,9 +21,9 @@ struct item {
     struct list lane; /* linked while ready */
     size_t heap_place;
     uint64_t due_ms;
-    bool urgent;  /* of the coming run */
+    bool urgent; /* of the coming run */
     bool working;
-    bool dirty;   /* added while working */
+    bool dirty; /* added while working */
     uint64_t started_ms;
     char *ns, *name;
 };
@@ -355,8 +355,11 @@ struct queue_stats queue_stats(struct queue *q)
     void *value;
 
     (void)pthread_mutex_lock(&q->lock);
-    stats = (struct queue_stats){.depth = q->n_ready, .delayed = q->n_heap, .working = q->n_working,
-                                 .adds = q->adds, .retries = q->retries};
+    stats = (struct queue_stats){.depth = q->n_ready,
+                                 .delayed = q->n_heap,
+                                 .working = q->n_working,
+                                 .adds = q->adds,
+                                 .retries = q->retries};
     while (q->n_working && strmap_next(q->items, &at, &key, &value)) {
         const struct item *it = value;
         double age_s = (double)(q->now_ms() - it->started_ms) / 1000;

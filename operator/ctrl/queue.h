@@ -22,8 +22,8 @@ struct queue;
 /* Borrowed from the queue between queue_take() and queue_done(). */
 struct queue_key {
     const char *ns, *name;
-    unsigned failures;   /* in a row so far */
-    uint64_t queued_ms;  /* when it became ready */
+    unsigned failures;  /* in a row so far */
+    uint64_t queued_ms; /* when it became ready */
 };
 
 /* @now_ms is the clock (monotonic); tests bring their own. */
@@ -41,9 +41,9 @@ const struct queue_key *queue_take(struct queue *q);
 const struct queue_key *queue_try(struct queue *q);
 
 enum queue_outcome {
-    QUEUE_OK,     /* forget its failures */
-    QUEUE_RETRY,  /* again after its back-off, which is at most @delay_ms (0 = no other limit) */
-    QUEUE_AFTER,  /* again after @delay_ms; no failure */
+    QUEUE_OK,    /* forget its failures */
+    QUEUE_RETRY, /* again after its back-off, which is at most @delay_ms (0 = no other limit) */
+    QUEUE_AFTER, /* again after @delay_ms; no failure */
 };
 /* Ends the work on a key; @key is dead afterwards. */
 void queue_done(struct queue *q, const struct queue_key *key, enum queue_outcome outcome,
@@ -53,8 +53,8 @@ void queue_done(struct queue *q, const struct queue_key *key, enum queue_outcome
 void queue_stop(struct queue *q);
 
 struct queue_stats {
-    size_t depth;      /* ready keys */
-    size_t delayed;    /* waiting for their time */
+    size_t depth;   /* ready keys */
+    size_t delayed; /* waiting for their time */
     size_t working;
     uint64_t adds, retries;
     double unfinished_s, longest_s; /* sum and maximum of the age of running work */

@@ -188,10 +188,10 @@ static void test_workers_stop(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_a_key_is_queued_once),
-                    T(test_a_key_added_while_worked_on_comes_again_but_not_twice_at_once),
-                    T(test_urgent_goes_first_but_does_not_starve), T(test_a_waiting_key_becomes_urgent),
-                    T(test_failures_back_off_and_success_forgets_them),
-                    T(test_delays_keep_the_earliest_time),
-                    T(test_a_delay_that_ends_during_work_is_not_lost), T(test_workers_stop));
+    return TEST_RUN(
+        T(test_a_key_is_queued_once),
+        T(test_a_key_added_while_worked_on_comes_again_but_not_twice_at_once),
+        T(test_urgent_goes_first_but_does_not_starve), T(test_a_waiting_key_becomes_urgent),
+        T(test_failures_back_off_and_success_forgets_them), T(test_delays_keep_the_earliest_time),
+        T(test_a_delay_that_ends_during_work_is_not_lost), T(test_workers_stop));
 }

@@ -214,8 +214,9 @@ static struct json *involved(const struct kube_kind *kind, const struct json *ob
 {
     static const char *const keys[] = {"namespace", "name", "uid", "resourceVersion"};
     struct json *ref = json_new_object();
-    AUTO(mem_free) char *api = *kind->group ? xasprintf("%s/%s", kind->group, kind->version)
-                                            : xstrdup(kind->version);
+    AUTO(mem_free)
+    char *api =
+        *kind->group ? xasprintf("%s/%s", kind->group, kind->version) : xstrdup(kind->version);
 
     (void)json_set_cstr(ref, "apiVersion", api);
     (void)json_set_cstr(ref, "kind", kind->kind);
@@ -233,7 +234,8 @@ static struct json *event_object(const struct recorder *r, struct json *take_ref
 {
     struct json *object = json_new_object(), *metadata, *source;
     const char *ns = json_get_cstr(take_ref, "namespace"), *name = json_get_cstr(take_ref, "name");
-    AUTO(mem_free) char *event_name = xasprintf("%.200s.%016jx", name ? name : "", (uintmax_t)random_u64());
+    AUTO(mem_free)
+    char *event_name = xasprintf("%.200s.%016jx", name ? name : "", (uintmax_t)random_u64());
     char now[STAMP_SIZE];
 
     stamp_format(clock_wall_ms(), now);

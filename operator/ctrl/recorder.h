@@ -15,8 +15,12 @@
 #include "lib/base/json_tree.h"
 #include "lib/kube/kube_client.h"
 
-enum { RECORDER_QUEUE_MAX = 4096, RECORDER_MEMORY_MAX = 2048, RECORDER_TEXT_MAX = 1000,
-       RECORDER_DELAY_MS = 250 };
+enum {
+    RECORDER_QUEUE_MAX = 4096,
+    RECORDER_MEMORY_MAX = 2048,
+    RECORDER_TEXT_MAX = 1000,
+    RECORDER_DELAY_MS = 250
+};
 
 struct recorder;
 

@@ -19,9 +19,10 @@ struct scope_marker;
 
 struct scope_conf {
     const char *ns;
-    const char *version;     /* told in the holder's name */
+    const char *version; /* told in the holder's name */
     uint64_t duration_ms, renew_ms;
-    void (*lost)(void *arg, const char *why); /* not renewed in time; on the marker's thread, once */
+    void (*lost)(void *arg,
+                 const char *why); /* not renewed in time; on the marker's thread, once */
     void *arg;
 };
 

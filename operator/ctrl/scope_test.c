@@ -8,8 +8,10 @@ enum { RENEWED_MS = 100000 }; /* 1970-01-01T00:01:40Z */
 
 static struct json *marker(const char *spec)
 {
-    AUTO(mem_free) char *text = xasprintf(
-        "{\"metadata\":{\"name\":\"" SCOPE_LEASE "\",\"namespace\":\"ns\",\"resourceVersion\":\"1\"},\"spec\":%s}", spec);
+    AUTO(mem_free)
+    char *text = xasprintf("{\"metadata\":{\"name\":\"" SCOPE_LEASE
+                           "\",\"namespace\":\"ns\",\"resourceVersion\":\"1\"},\"spec\":%s}",
+                           spec);
     struct json *v = NULL;
     struct err e;
 
@@ -23,9 +25,12 @@ static void test_how_long_a_namespace_is_excluded(void **state)
         const char *spec;
         uint64_t now_ms, left_ms;
     } cases[] = {
-        {"{\"renewTime\":\"1970-01-01T00:01:40.000000Z\",\"leaseDurationSeconds\":30}", RENEWED_MS, 30000},
-        {"{\"renewTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}", RENEWED_MS + 29999, 1},
-        {"{\"renewTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}", RENEWED_MS + 30000, 0},
+        {"{\"renewTime\":\"1970-01-01T00:01:40.000000Z\",\"leaseDurationSeconds\":30}", RENEWED_MS,
+         30000},
+        {"{\"renewTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}", RENEWED_MS + 29999,
+         1},
+        {"{\"renewTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}", RENEWED_MS + 30000,
+         0},
         {"{\"acquireTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}", RENEWED_MS, 0},
         {"{\"renewTime\":\"1970-01-01T00:01:40Z\"}", RENEWED_MS, 0},
         {"{\"renewTime\":\"soon\",\"leaseDurationSeconds\":30}", RENEWED_MS, 0},
@@ -43,9 +48,9 @@ static void test_how_long_a_namespace_is_excluded(void **state)
 
 static void test_the_marker_comes_from_the_cache(void **state)
 {
-    AUTO(cache_free) struct cache *cache = cache_new();
-    AUTO(json_free) struct json *v =
-        marker("{\"renewTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}");
+    AUTO(cache_free) struct cache *cache = cache_new(NULL, 0);
+    AUTO(json_free)
+    struct json *v = marker("{\"renewTime\":\"1970-01-01T00:01:40Z\",\"leaseDurationSeconds\":30}");
 
     (void)state;
     assert_int_equal(scope_excluded_ms(cache, "ns", RENEWED_MS), 0);
@@ -56,5 +61,6 @@ static void test_the_marker_comes_from_the_cache(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_how_long_a_namespace_is_excluded), T(test_the_marker_comes_from_the_cache));
+    return TEST_RUN(T(test_how_long_a_namespace_is_excluded),
+                    T(test_the_marker_comes_from_the_cache));
 }

@@ -70,7 +70,8 @@ static int create(struct apply *a, const struct planned *p, struct json **ret_li
     return 0;
 }
 
-static int recreate(struct apply *a, const struct planned *p, const struct json *live, struct err *e)
+static int recreate(struct apply *a, const struct planned *p, const struct json *live,
+                    struct err *e)
 {
     AUTO(json_free) struct json *other = NULL;
     int r = kube_delete(a->rc->kube, p->kind, object_namespace(live), object_name(live),
@@ -82,7 +83,8 @@ static int recreate(struct apply *a, const struct planned *p, const struct json 
     return r == KUBE_EXISTS ? CONTROLLER_AGAIN : r;
 }
 
-static int update(struct apply *a, const struct planned *p, const struct json *object, struct err *e)
+static int update(struct apply *a, const struct planned *p, const struct json *object,
+                  struct err *e)
 {
     AUTO(json_free) struct json *stored = NULL;
     int r = kube_update(a->rc->kube, p->kind, object, &stored, e);
@@ -118,8 +120,9 @@ static int correct(struct apply *a, const struct planned *p, const struct json *
 
 static int apply_one(struct apply *a, const struct planned *p, struct err *e)
 {
-    AUTO(json_free) struct json *live = cache_get(a->rc->cache, p->kind, object_namespace(p->object),
-                                                  object_name(p->object));
+    AUTO(json_free)
+    struct json *live =
+        cache_get(a->rc->cache, p->kind, object_namespace(p->object), object_name(p->object));
     int r = 0;
 
     if (!live)
@@ -130,8 +133,8 @@ static int apply_one(struct apply *a, const struct planned *p, struct err *e)
 }
 
 /* One event for all that a pass created of a kind: what a graph's first pass would else flood. */
-static void tell_created(struct apply *a, const struct object_set *set, const struct kube_kind *kind,
-                         const bool *created)
+static void tell_created(struct apply *a, const struct object_set *set,
+                         const struct kube_kind *kind, const bool *created)
 {
     AUTO(buf_done) struct buf names = BUF_NULL;
     AUTO(mem_free) char *reason = xasprintf("Create%s", kind->kind);
@@ -171,8 +174,7 @@ int apply_set(struct apply *a, const struct object_set *set, const struct kube_k
 static int prune_kind(struct apply *a, const struct object_set *set, const struct kube_kind *kind,
                       struct err *e)
 {
-    AUTO(json_free) struct json *owned =
-        cache_get_owned(a->rc->cache, kind, object_uid(a->owner));
+    AUTO(json_free) struct json *owned = cache_get_owned(a->rc->cache, kind, object_uid(a->owner));
     int r;
 
     JSON_FOREACH (live, owned) {
@@ -213,8 +215,8 @@ int apply_status(struct apply *a, struct json *take_status, struct err *e)
         return 0;
     patch = json_new_object();
     (void)json_set(patch, "status", changes);
-    r = kube_patch(a->rc->kube, a->kind, object_namespace(a->owner), object_name(a->owner), "status",
-                   patch, &stored, e);
+    r = kube_patch(a->rc->kube, a->kind, object_namespace(a->owner), object_name(a->owner),
+                   "status", patch, &stored, e);
     if (r == KUBE_NOT_FOUND)
         return 0; /* deleted meanwhile */
     if (r != 0)

@@ -20,8 +20,8 @@ struct apply {
  * Creates or corrects those of @set whose kind is @only (NULL: all), in order. 0, CONTROLLER_AGAIN,
  * or -errno with @e in the words that status shows.
  */
-MUST_CHECK int apply_set(struct apply *a, const struct object_set *set, const struct kube_kind *only,
-                         struct err *e);
+MUST_CHECK int apply_set(struct apply *a, const struct object_set *set,
+                         const struct kube_kind *only, struct err *e);
 /* Deletes what the owner controls and the set does not hold, of the @n kinds. */
 MUST_CHECK int apply_prune(struct apply *a, const struct object_set *set,
                            const struct kube_kind *const *kinds, size_t n, struct err *e);

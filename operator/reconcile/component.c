@@ -20,8 +20,8 @@ static const struct kube_kind *const pruned[] = {&KIND_INGRESS, &KIND_SERVICE, &
 /* Why pods do not run: the first of those with a reason (see cache.h), or NULL. Owned. */
 static char *waiting_reason(struct cache *cache, const struct json *deployment)
 {
-    AUTO(json_free) struct json *pods =
-        cache_get_all(cache, &KIND_POD, object_namespace(deployment));
+    AUTO(json_free)
+    struct json *pods = cache_get_all(cache, &KIND_POD, object_namespace(deployment));
     const struct json *first = NULL;
 
     JSON_FOREACH (pod, pods) {
@@ -59,8 +59,9 @@ static void tell_failure(const struct apply *a, const struct component_view *vie
 
 static int report(struct apply *a, struct component_view *view, struct err *e)
 {
-    AUTO(json_free) struct json *deployment =
-        cache_get(a->rc->cache, &KIND_DEPLOYMENT, object_namespace(a->owner), object_name(a->owner));
+    AUTO(json_free)
+    struct json *deployment = cache_get(a->rc->cache, &KIND_DEPLOYMENT, object_namespace(a->owner),
+                                        object_name(a->owner));
     AUTO(mem_free) char *waiting = NULL;
     char now[STAMP_SIZE];
     size_t before = a->n_written;

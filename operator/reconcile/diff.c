@@ -18,7 +18,8 @@ static bool is_compared(const char *member)
 
 static void set_stamps(struct json *object, const char *hash, int64_t generation)
 {
-    struct json *annotations = json_need_object(json_need_object(object, "metadata"), "annotations");
+    struct json *annotations =
+        json_need_object(json_need_object(object, "metadata"), "annotations");
     AUTO(mem_free) char *number = xasprintf("%jd", (intmax_t)generation);
 
     (void)json_set_cstr(annotations, DIFF_HASH, hash);

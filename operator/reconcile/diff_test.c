@@ -16,12 +16,15 @@ static struct json *tree(const char *text)
 #define OWNER(uid) "\"ownerReferences\":[{\"controller\":true,\"uid\":\"" uid "\"}]"
 
 static const char deployment[] =
-    "{\"apiVersion\":\"apps/v1\",\"kind\":\"Deployment\",\"metadata\":{\"name\":\"d\",\"namespace\":\"n\","
+    "{\"apiVersion\":\"apps/"
+    "v1\",\"kind\":\"Deployment\",\"metadata\":{\"name\":\"d\",\"namespace\":\"n\","
     "\"labels\":{\"a\":\"1\"}," OWNER("u1") "},\"spec\":{\"replicas\":2,\"template\":{\"x\":[1]}}}";
 static const char config_map[] =
-    "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"namespace\":\"n\","
-    "\"annotations\":{\"commutator.dev/routing-generation\":\"3\"}," OWNER("u1") "},"
-    "\"data\":{\"DYN_ROUTER_MODE\":\"kv\"}}";
+    "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"namespace\":"
+    "\"n\","
+    "\"annotations\":{\"commutator.dev/routing-generation\":\"3\"}," OWNER(
+        "u1") "},"
+              "\"data\":{\"DYN_ROUTER_MODE\":\"kv\"}}";
 
 /* The object as the API server would hold it after our create. */
 static struct json *stored(const char *planned, int64_t generation)

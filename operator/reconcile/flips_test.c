@@ -37,9 +37,10 @@ static void test_the_deployment_of_a_pod(void **state)
 
 static void say(struct cache *cache, const char *pod, int generation)
 {
-    AUTO(mem_free) char *text = xasprintf(
-        "{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\",\"annotations\":{\"" PLAN_ROUTING_GENERATION "\":\"%d\"}}}",
-        pod, generation);
+    AUTO(mem_free)
+    char *text = xasprintf("{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\",\"annotations\":{"
+                           "\"" PLAN_ROUTING_GENERATION "\":\"%d\"}}}",
+                           pod, generation);
     AUTO(json_free) struct json *v = tree(text);
 
     (void)cache_observe(cache, &KIND_DWM, v);
@@ -48,19 +49,23 @@ static void say(struct cache *cache, const char *pod, int generation)
 static struct object_set *planned(const char *mode, int generation, int replicas)
 {
     struct object_set *set = object_set_new();
-    AUTO(mem_free) char *map = xasprintf(
-        "{\"metadata\":{\"name\":\"g-frontend-routing\",\"namespace\":\"ns\",\"annotations\":{\"" PLAN_ROUTING_GENERATION
-        "\":\"%d\"}},\"data\":{%s%s%s}}",
+    AUTO(mem_free)
+    char *map = xasprintf(
+        "{\"metadata\":{\"name\":\"g-frontend-routing\",\"namespace\":\"ns\","
+        "\"annotations\":{\"" PLAN_ROUTING_GENERATION "\":\"%d\"}},\"data\":{%s%s%s}}",
         generation, mode ? "\"DYN_ROUTER_MODE\":\"" : "", mode ? mode : "", mode ? "\"" : "");
-    AUTO(mem_free) char *component =
-        xasprintf("{\"metadata\":{\"name\":\"g-frontend\",\"namespace\":\"ns\"},\"spec\":{\"replicas\":%d}}", replicas);
+    AUTO(mem_free)
+    char *component = xasprintf(
+        "{\"metadata\":{\"name\":\"g-frontend\",\"namespace\":\"ns\"},\"spec\":{\"replicas\":%d}}",
+        replicas);
 
     (void)object_set_add(set, &KIND_CONFIG_MAP, tree(map));
     (void)object_set_add(set, &KIND_DCD, tree(component));
     return set;
 }
 
-static void expect_view(struct cache *cache, const char *mode, int generation, int replicas, size_t n_applied)
+static void expect_view(struct cache *cache, const char *mode, int generation, int replicas,
+                        size_t n_applied)
 {
     AUTO(object_set_free) struct object_set *set = planned(mode, generation, replicas);
     struct routing_view view = flips_view(cache, set);
@@ -73,7 +78,7 @@ static void expect_view(struct cache *cache, const char *mode, int generation, i
 
 static void test_who_runs_what(void **state)
 {
-    AUTO(cache_free) struct cache *cache = cache_new();
+    AUTO(cache_free) struct cache *cache = cache_new(NULL, 0);
     AUTO(object_set_free) struct object_set *none = object_set_new();
 
     (void)state;

@@ -122,8 +122,8 @@ static void tell_state(const struct apply *a, const struct json *status)
 
 static int report(struct apply *a, struct graph_view *view, struct err *e)
 {
-    AUTO(json_free) struct json *components =
-        cache_get_owned(a->rc->cache, &KIND_DCD, object_uid(a->owner));
+    AUTO(json_free)
+    struct json *components = cache_get_owned(a->rc->cache, &KIND_DCD, object_uid(a->owner));
     struct json *status;
     char now[STAMP_SIZE];
     int r;
@@ -149,10 +149,10 @@ static int report_invalid(struct apply *a, const struct problems *problems, stru
 
 static int reconcile_valid(struct apply *a, const struct pass *pass, struct err *e)
 {
-    AUTO(json_free) struct json *maps =
-        cache_get_owned(a->rc->cache, &KIND_CONFIG_MAP, object_uid(a->owner));
-    AUTO(json_free) struct json *components =
-        cache_get_owned(a->rc->cache, &KIND_DCD, object_uid(a->owner));
+    AUTO(json_free)
+    struct json *maps = cache_get_owned(a->rc->cache, &KIND_CONFIG_MAP, object_uid(a->owner));
+    AUTO(json_free)
+    struct json *components = cache_get_owned(a->rc->cache, &KIND_DCD, object_uid(a->owner));
     const struct plan_inputs inputs = {.routing = maps, .components = components};
     AUTO(object_set_free) struct object_set *set = graph_plan(a->rc->plan, &inputs, a->owner);
     struct graph_view view = {.want = set};

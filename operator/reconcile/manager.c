@@ -29,6 +29,7 @@
 #include "operator/reconcile/reconcile.h"
 #include "operator/reconcile/resources.h"
 #include "operator/reconcile/sources.h"
+#include "operator/reconcile/views.h"
 
 static const struct log_target LG = {"dynamo_operator"};
 
@@ -109,7 +110,8 @@ static uint64_t excluded_ms(void *arg, const char *ns)
 }
 
 static struct controller *make_controller(struct manager *m, const struct kube_kind *kind,
-                                          int (*reconcile)(void *, const struct pass *, struct err *))
+                                          int (*reconcile)(void *, const struct pass *,
+                                                           struct err *))
 {
     return controller_new(&(struct controller_conf){.kind = kind,
                                                     .n_workers = m->conf->n_workers,
@@ -264,8 +266,8 @@ static int serve(struct manager *m, struct http_server **ret, const char *addres
 static struct metric *own_metric(struct manager *m, enum metric_type type, const char *name,
                                  const char *help)
 {
-    return metric_plain(metric_family(
-        m->metrics, &(struct metric_desc){.name = name, .help = help, .type = type}));
+    return metric_plain(
+        metric_family(m->metrics, &(struct metric_desc){.name = name, .help = help, .type = type}));
 }
 
 static struct metric_family *by_kind(struct manager *m, const char *name, const char *help)
@@ -326,11 +328,18 @@ static int start_election(struct manager *m, struct err *e)
 {
     const struct manager_conf *conf = m->conf;
     bool restricted = conf->restricted_ns && *conf->restricted_ns;
-    struct elector_conf elector = {.ns = conf->lease_ns, .name = conf->lease_name, .leading = on_leading,
-                                   .lost = on_lost, .identity = m->identity, .arg = m};
-    struct scope_conf scope = {.ns = conf->restricted_ns, .version = conf->version, .lost = on_lost,
+    struct elector_conf elector = {.ns = conf->lease_ns,
+                                   .name = conf->lease_name,
+                                   .leading = on_leading,
+                                   .lost = on_lost,
+                                   .identity = m->identity,
+                                   .arg = m};
+    struct scope_conf scope = {.ns = conf->restricted_ns,
+                               .version = conf->version,
+                               .lost = on_lost,
                                .duration_ms = conf->scope_duration_ms,
-                               .renew_ms = conf->scope_renew_ms, .arg = m};
+                               .renew_ms = conf->scope_renew_ms,
+                               .arg = m};
     int r;
 
     if (restricted) {
@@ -352,7 +361,7 @@ static int start_election(struct manager *m, struct err *e)
 static void make_parts(struct manager *m)
 {
     m->metrics = metric_registry_new();
-    m->cache = cache_new();
+    m->cache = cache_new(views, views_len);
     m->flips = flips_new();
     m->resources = resources_new(m->metrics, m->cache);
     m->graphs = make_controller(m, &KIND_DGD, reconcile_graph);
@@ -396,7 +405,8 @@ static int start(struct manager *m, struct err *e)
     m->sources = sources_start(&sources);
     m->count_timer = timer_new(m->loop, on_count_timer, m);
     timer_start_repeat(m->count_timer, COUNT_MS);
-    r = serve(m, &m->health_server, conf->health_address, health_routes, ARRAY_LEN(health_routes), e);
+    r = serve(m, &m->health_server, conf->health_address, health_routes, ARRAY_LEN(health_routes),
+              e);
     if (r == 0)
         r = serve(m, &m->metrics_server, conf->metrics_address, metrics_routes,
                   ARRAY_LEN(metrics_routes), e);

@@ -20,11 +20,11 @@ struct resources *resources_new(struct metric_registry *r, struct cache *cache)
 {
     struct resources *rs = xcalloc(1, sizeof(*rs));
 
-    rs->family = metric_family(r, &(struct metric_desc){
-                                      .name = "dynamo_operator_resources_total",
-                                      .help = "Graphs and components by state.",
-                                      .type = METRIC_GAUGE,
-                                      .labels = {"resource_type", "namespace", "status"}});
+    rs->family =
+        metric_family(r, &(struct metric_desc){.name = "dynamo_operator_resources_total",
+                                               .help = "Graphs and components by state.",
+                                               .type = METRIC_GAUGE,
+                                               .labels = {"resource_type", "namespace", "status"}});
     rs->cache = cache;
     rs->series = strmap_new();
     return rs;

@@ -17,8 +17,8 @@ struct sources_conf {
     struct kube_watcher *watcher;
     struct cache *cache;
     struct queue *graphs, *components;
-    const char *ns;             /* NULL: the whole cluster, and its marker Leases */
-    void (*synced)(void *arg);  /* once: every kind has been listed */
+    const char *ns;            /* NULL: the whole cluster, and its marker Leases */
+    void (*synced)(void *arg); /* once: every kind has been listed */
     void *arg;
 };
 

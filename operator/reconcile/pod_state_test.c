@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operator/ctrl/pod_state.h"
+#include "operator/reconcile/pod_state.h"
 
 #include "lib/base/test.h"
 
-#define UNSCHEDULED \
-    "{\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":\"Unschedulable\"," \
+#define UNSCHEDULED                                                                                \
+    "{\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":"     \
+    "\"Unschedulable\","                                                                           \
     "\"message\":\"0/1 nodes are available\"}]}}"
-#define WAITING(list, reason, message) \
-    "{\"status\":{\"" list "\":[{\"state\":{\"running\":{}}},{\"state\":{\"waiting\":{\"reason\":\"" reason "\"" message \
+#define WAITING(list, reason, message)                                                             \
+    "{\"status\":{\"" list                                                                         \
+    "\":[{\"state\":{\"running\":{}}},{\"state\":{\"waiting\":{\"reason\":\"" reason "\"" message  \
     "}}}]}}"
 
 static void test_reasons(void **state)
@@ -20,10 +22,12 @@ static void test_reasons(void **state)
         {UNSCHEDULED, "Unschedulable: 0/1 nodes are available"},
         {WAITING("containerStatuses", "ContainerCreating", ""), NULL},
         {WAITING("containerStatuses", "PodInitializing", ""), NULL},
-        {WAITING("containerStatuses", "ErrImagePull", ",\"message\":\"no such image\""), "ErrImagePull: no such image"},
+        {WAITING("containerStatuses", "ErrImagePull", ",\"message\":\"no such image\""),
+         "ErrImagePull: no such image"},
         {WAITING("containerStatuses", "CrashLoopBackOff", ""), "CrashLoopBackOff"},
         {WAITING("initContainerStatuses", "ImagePullBackOff", ""), "ImagePullBackOff"},
-        {"{\"status\":{\"containerStatuses\":[{\"state\":{\"terminated\":{\"exitCode\":1}}}]}}", NULL},
+        {"{\"status\":{\"containerStatuses\":[{\"state\":{\"terminated\":{\"exitCode\":1}}}]}}",
+         NULL},
         {"{\"status\":{\"conditions\":{},\"containerStatuses\":7}}", NULL},
     };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "operator/ctrl/pod_state.h"
+#include "operator/reconcile/pod_state.h"
 
 #include <string.h>
 
