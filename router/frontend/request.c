@@ -173,6 +173,10 @@ static enum step_result step_check(struct request *rq)
 {
     uint64_t context = rq->m->card->context_length;
 
+    /* Needed no more: a thousand streams must not hold a thousand of them. */
+    if (rq->scratch)
+        model_give_scratch(rq->m, TAKE(rq->scratch));
+    buf_done(&rq->prompt_text);
     if (rq->tokenize_r < 0) {
         request_fail(rq, 400, "Failed to apply the chat template or tokenizer: %s",
                      rq->tokenize_error.text);
