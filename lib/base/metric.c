@@ -181,6 +181,19 @@ void metric_drop(struct metric_family *f, struct metric *m)
     pthread_mutex_unlock(&f->registry->lock);
 }
 
+void metric_forget(struct metric_registry *r, const char *name)
+{
+    struct metric_family *f;
+
+    pthread_mutex_lock(&r->lock);
+    f = strmap_get(r->families, str_from(name));
+    if (f) {
+        strmap_free_with(f->series, metric_free);
+        f->series = strmap_new();
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
 static double double_of(uint64_t bits)
 {
     double v;

@@ -43,6 +43,9 @@ struct metric *metric_series(struct metric_family *f, const char *const *values)
 #define metric_plain(f) metric_series((f), (const char *const[]){NULL})
 /* Forgets a series (a worker that left). The pointer is dead afterwards. */
 void metric_drop(struct metric_family *f, struct metric *m);
+/* Forgets every series of the family of this name, if there is one: for values that are sampled anew
+   before each print. Nobody may keep a series of it. */
+void metric_forget(struct metric_registry *r, const char *name);
 
 void metric_add(struct metric *m, double delta); /* counters: delta >= 0 */
 void metric_set(struct metric *m, double value); /* gauges */

@@ -90,8 +90,28 @@ static void a_dropped_series_is_gone(void **state)
     assert_false(str_has(buf_str(&out), STR("load")));
 }
 
+static void a_forgotten_family_starts_anew(void **state)
+{
+    AUTO(metric_registry_free) struct metric_registry *r = metric_registry_new();
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct metric_family *f = metric_family(
+        r, &(struct metric_desc){
+               .name = "load", .help = "h", .type = METRIC_GAUGE, .labels = {"worker"}});
+
+    (void)state;
+    metric_forget(r, "unknown");
+    metric_set(metric_with(f, "1"), 5);
+    metric_set(metric_with(f, "2"), 6);
+    metric_forget(r, "load");
+    metric_set(metric_with(f, "2"), 7);
+    metric_print(r, &out);
+    assert_false(str_has(buf_str(&out), STR("worker=\"1\"")));
+    assert_true(str_has(buf_str(&out), STR("load{worker=\"2\"} 7\n")));
+}
+
 int main(void)
 {
     return TEST_RUN(T(prints_prometheus_text), T(bucket_rule_gives_the_published_bounds),
-                    T(a_full_family_counts_what_it_drops), T(a_dropped_series_is_gone));
+                    T(a_full_family_counts_what_it_drops), T(a_dropped_series_is_gone),
+                    T(a_forgotten_family_starts_anew));
 }

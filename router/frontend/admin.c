@@ -155,6 +155,22 @@ static struct metric_family *gauge(struct metric_registry *r, const char *name, 
     return metric_family(r, &d);
 }
 
+/* Models and workers come and go: what is not sampled again below is gone from the answer too. */
+static void forget_samples(struct metric_registry *r)
+{
+    static const char *const names[] = {
+        "commutator_router_index_blocks",
+        "commutator_router_index_bytes",
+        "commutator_router_index_orphans",
+        "commutator_router_workers",
+        "dynamo_frontend_worker_active_decode_blocks",
+        "dynamo_frontend_worker_active_prefill_tokens",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        metric_forget(r, names[i]);
+}
+
 static void sample_index(struct metric_registry *r, const struct model *m)
 {
     static const char *const by_model[3] = {"model", NULL, NULL};
@@ -231,6 +247,7 @@ void admin_metrics(struct http_exchange *x, const struct admin *a)
     void *model;
     size_t at = 0;
 
+    forget_samples(r);
     while (strmap_next(a->serving->models, &at, &name, &model)) {
         sample_index(r, model);
         sample_loads(r, model);
