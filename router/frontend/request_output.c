@@ -155,7 +155,7 @@ static void note_output_blocks(struct request *rq)
     rq->n_output_blocks = blocks;
     if (expected->set)
         decay = fmax(0, 1 - (double)rq->n_output / (double)MAX(expected->v, UINT64_C(1)));
-    booking_output_block(rq->booking, random_u64(), decay);
+    booking_output_block(rq->booking, decay);
 }
 
 static const char *finish_word(enum finish_reason f)

@@ -2,13 +2,14 @@
 #include "router/sched/sequences.h"
 #include "lib/base/test.h"
 
-enum { SLOTS = 3, HASHES = 8, BOOKINGS = 32, BS = 4 };
+enum { SLOTS = 3, DEPTH = 6, LETTERS = 3, CONTEXTS = 4 << 2 * DEPTH, BOOKINGS = 32, BS = 4 };
 
-/* What a booking is, written down plainly. */
+/* What a booking is, written down plainly. A block is the number that its path of letters spells to
+ * base 4, so that equal hashes have equal prefixes, as sequence hashes do. */
 struct plain {
     struct booking *b;
     uint32_t slot;
-    uint64_t hashes[HASHES];
+    uint64_t hashes[DEPTH];
     size_t n;
     uint32_t prefill;
     bool gone; /* its slot was dropped */
@@ -22,17 +23,26 @@ static uint64_t rng(uint64_t below)
     return rng_state % below;
 }
 
+static size_t random_path(uint64_t *hashes)
+{
+    size_t n = rng(DEPTH + 1);
+
+    for (size_t i = 0; i < n; i++)
+        hashes[i] = (i ? hashes[i - 1] * 4 : 0) + 1 + rng(LETTERS);
+    return n;
+}
+
 static void check(const struct sequences *s, const struct plain *all)
 {
-    uint64_t every[HASHES];
+    uint64_t prompt[DEPTH];
     uint32_t shared[SLOTS];
+    size_t n = random_path(prompt);
 
-    for (uint64_t h = 0; h < HASHES; h++)
-        every[h] = h;
-    sequences_shared(s, every, HASHES, shared, SLOTS);
+    sequences_check(s);
+    sequences_shared(s, prompt, n, shared, SLOTS);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        bool active[HASHES] = {false};
-        uint64_t prefill = 0, blocks = 0, requests = 0;
+        bool active[CONTEXTS] = {false};
+        uint64_t prefill = 0, blocks = 0, requests = 0, known = 0;
 
         for (size_t i = 0; i < BOOKINGS; i++) {
             if (!all[i].b || all[i].slot != slot || all[i].gone)
@@ -42,12 +52,14 @@ static void check(const struct sequences *s, const struct plain *all)
             for (size_t k = 0; k < all[i].n; k++)
                 active[all[i].hashes[k]] = true;
         }
-        for (size_t h = 0; h < HASHES; h++)
+        for (size_t h = 0; h < CONTEXTS; h++)
             blocks += active[h];
+        for (size_t k = 0; k < n; k++)
+            known += active[prompt[k]];
         assert_int_equal(sequences_prefill_tokens(s, slot), prefill);
         assert_int_equal(sequences_active_requests(s, slot), requests);
         assert_int_equal(sequences_active_blocks(s, slot), blocks);
-        assert_int_equal(shared[slot], blocks);
+        assert_int_equal(shared[slot], known);
     }
 }
 
@@ -55,9 +67,8 @@ static void book(struct sequences *s, struct plain *p)
 {
     uint32_t isl = (uint32_t)(1 + rng(40)), overlap = (uint32_t)rng(4);
 
-    *p = (struct plain){.slot = (uint32_t)rng(SLOTS), .n = rng(HASHES)};
-    for (size_t k = 0; k < p->n; k++)
-        p->hashes[k] = rng(HASHES);
+    *p = (struct plain){.slot = (uint32_t)rng(SLOTS)};
+    p->n = random_path(p->hashes);
     p->prefill = isl > overlap * BS ? isl - overlap * BS : 0;
     p->b = sequences_book(s, p->slot, p->hashes, p->n, isl, overlap);
 }
@@ -90,6 +101,7 @@ static void random_bookings_match_plain_counting(void **state)
     for (size_t i = 0; i < BOOKINGS; i++)
         all[i].b = booking_release(all[i].b);
     assert_int_equal(sequences_bookings(s), 0);
+    sequences_check(s);
     sequences_free(s);
 }
 
@@ -98,14 +110,14 @@ static void ageing_output_counts_less_and_shared_blocks_do_not_age(void **state)
 {
     struct sequences *s = sequences_new(BS);
     struct booking *a = sequences_book(s, 0, (uint64_t[]){1, 2}, 2, 8, 0);
-    struct booking *b = sequences_book(s, 0, (uint64_t[]){2}, 1, 4, 0);
+    struct booking *b = sequences_book(s, 0, (uint64_t[]){1}, 1, 4, 0);
 
     (void)state;
-    booking_output_block(a, 100, 0.25);
-    /* Own blocks 1 and 100 count a quarter each, block 2 is shared: 0.25 + 0.25 + 1 = 1.5 */
+    booking_output_block(a, 0.25);
+    /* Block 2 and the output count a quarter each, block 1 is shared: 0.25 + 0.25 + 1 = 1.5 */
     assert_int_equal(sequences_active_blocks(s, 0), 2);
     (void)booking_release(b);
-    booking_output_block(a, 101, 0.25);
+    booking_output_block(a, 0.25);
     assert_int_equal(sequences_active_blocks(s, 0), 1);
     (void)booking_release(a);
     assert_int_equal(sequences_active_blocks(s, 0), 0);

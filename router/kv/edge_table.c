@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/kv/edge_table.h"
+
+#include <assert.h>
+
+enum { CAP_MIN = 16 };
+
+void edge_table_done(struct edge_table *t)
+{
+    free(t->edges);
+    *t = (struct edge_table){0};
+}
+
+static size_t home_of(const struct edge_table *t, uint32_t parent, uint64_t label)
+{
+    uint64_t h = (label ^ parent * UINT64_C(0xD6E8FEB86659FD93)) * UINT64_C(0x9E3779B97F4A7C15);
+
+    return (size_t)(h ^ h >> 32) & (t->cap - 1);
+}
+
+/* Where the edge is, or the free place where it would be. */
+static size_t locate(const struct edge_table *t, uint32_t parent, uint64_t label)
+{
+    size_t i = home_of(t, parent, label);
+
+    while (t->edges[i].child && (t->edges[i].label != label || t->edges[i].parent != parent))
+        i = (i + 1) & (t->cap - 1);
+    return i;
+}
+
+static void resize(struct edge_table *t, size_t cap)
+{
+    struct edge_table other = {.edges = xcalloc(cap, sizeof(struct edge)), .cap = cap};
+
+    for (size_t i = 0; i < t->cap; i++)
+        if (t->edges[i].child)
+            other.edges[locate(&other, t->edges[i].parent, t->edges[i].label)] = t->edges[i];
+    other.len = t->len;
+    free(t->edges);
+    *t = other;
+}
+
+uint32_t edge_table_find(const struct edge_table *t, uint32_t parent, uint64_t label)
+{
+    return t->len ? t->edges[locate(t, parent, label)].child : 0;
+}
+
+void edge_table_put(struct edge_table *t, uint32_t parent, uint64_t label, uint32_t child)
+{
+    size_t at;
+
+    assert(child);
+    if ((t->len + 1) * 4 > t->cap * 3)
+        resize(t, t->cap ? t->cap * 2 : CAP_MIN);
+    at = locate(t, parent, label);
+    t->len += t->edges[at].child == 0;
+    t->edges[at] = (struct edge){label, parent, child};
+}
+
+/* Later edges of the probe run move back over the hole, so that lookups need no tombstones. */
+static void close_hole(struct edge_table *t, size_t hole)
+{
+    size_t mask = t->cap - 1;
+
+    for (size_t i = (hole + 1) & mask; t->edges[i].child; i = (i + 1) & mask) {
+        size_t home = home_of(t, t->edges[i].parent, t->edges[i].label);
+
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            t->edges[hole] = t->edges[i];
+            hole = i;
+        }
+    }
+    t->edges[hole].child = 0;
+}
+
+void edge_table_remove(struct edge_table *t, uint32_t parent, uint64_t label)
+{
+    size_t at = locate(t, parent, label);
+
+    assert(t->edges[at].child);
+    close_hole(t, at);
+    t->len--;
+    if (t->len == 0)
+        edge_table_done(t);
+    else if (t->cap > CAP_MIN && t->len * 8 < t->cap)
+        resize(t, t->cap / 2);
+}
