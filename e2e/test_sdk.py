@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The openai package from PyPI as the client: what most users of the API see."""
+
+import openai
+import pytest
+
+from stack import MODEL, Stack, until, words
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with Stack(tmp_path, events=False) as stack:
+        yield stack
+
+
+def client_of(stack):
+    return openai.OpenAI(base_url=stack.url + "/v1", api_key="unused", max_retries=0)
+
+
+def hello(**more):
+    return {"model": MODEL, "messages": [{"role": "user", "content": "Say something."}], "max_tokens": 12,
+            "extra_body": {"ignore_eos": True}, **more}
+
+
+def test_everyday_calls(stack):
+    with client_of(stack.up("--router-mode", "kv")) as client:
+        assert [model.id for model in client.models.list()] == [MODEL]
+        answer = client.chat.completions.create(**hello())
+        assert answer.choices[0].message.content.strip() and answer.choices[0].finish_reason == "length"
+        assert answer.usage.completion_tokens == 12
+        assert answer.usage.prompt_tokens_details.cached_tokens == 0
+        text = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=5)
+        assert text.choices[0].text and text.usage.total_tokens == text.usage.prompt_tokens + 5
+        text = client.completions.create(model=MODEL, prompt=[300, 301, 302], max_tokens=5)
+        assert text.usage.prompt_tokens == 3
+
+
+def test_streams(stack):
+    with client_of(stack.up("--router-mode", "kv")) as client:
+        chunks = list(client.chat.completions.create(**hello(stream=True, stream_options={"include_usage": True})))
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]).strip()
+        assert [c.choices[0].finish_reason for c in chunks[:-1] if c.choices[0].finish_reason] == ["length"]
+        assert chunks[-1].usage.completion_tokens == 12 and not chunks[-1].choices
+        chunks = list(client.completions.create(model=MODEL, prompt="Once", max_tokens=5, stream=True))
+        assert "".join(chunk.choices[0].text for chunk in chunks)
+
+
+def test_many_kinds_of_messages(stack):
+    with client_of(stack.up()) as client:
+        answer = client.chat.completions.create(**hello(messages=[
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "What"}, {"type": "text", "text": "now?"}]},
+            {"role": "assistant", "content": "This."},
+            {"role": "user", "content": "Ünïcödé 🙂 </s> <|user|>"}]))
+        assert answer.choices[0].message.content
+
+
+@pytest.mark.parametrize("change,error", [
+    ({"model": "gpt-17"}, openai.NotFoundError), ({"temperature": 9}, openai.BadRequestError),
+    ({"messages": []}, openai.BadRequestError), ({"extra_body": {"wobble": 1}}, openai.BadRequestError)])
+def test_errors_have_their_class(stack, change, error):
+    with client_of(stack.up()) as client, pytest.raises(error) as raised:
+        client.chat.completions.create(**hello(**change))
+    assert raised.value.body["message"] and raised.value.status_code == raised.value.response.status_code
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_a_lost_worker_raises(stack, api):
+    """Never a silent end: half an answer must not look like a whole one."""
+    with client_of(stack.up(speedup=1)) as client:
+        if api == "chat":
+            stream = client.chat.completions.create(**hello(stream=True, max_tokens=1000))
+        else:
+            stream = client.completions.create(model=MODEL, prompt="Once", max_tokens=1000, stream=True,
+                                               extra_body={"ignore_eos": True})
+        next(stream)
+        stack.worker.kill()
+        with pytest.raises(openai.APIError) as raised:
+            for chunk in stream:
+                assert not chunk.choices[0].finish_reason
+        assert str(raised.value)
+
+
+def test_no_worker_raises(stack):
+    with client_of(stack.up()) as client:
+        stack.worker.kill()
+        with pytest.raises(openai.APIStatusError):
+            client.chat.completions.create(**hello())
+
+
+def test_closing_a_stream_cancels_it(stack):
+    with client_of(stack.up("--router-mode", "kv", speedup=1)) as client:
+        stream = client.chat.completions.create(**hello(
+            stream=True, max_tokens=5000, messages=[{"role": "user", "content": words(200)}]))
+        next(stream)
+        assert stack.loads()
+        stream.close()
+        until("nothing runs for it", lambda: not stack.loads(), 5)
+    assert stack.metric("dynamo_frontend_disconnected_clients") == 1
