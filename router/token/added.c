@@ -57,8 +57,12 @@ void added_add(struct added *a, struct str text, struct added_token token)
 
     if (text.len == 0)
         return;
-    if (a->n_nodes == 0)
+    if (a->n_nodes == 0) {
         (void)new_node(a, 0);
+        a->only_first = (uint8_t)text.ptr[0];
+    }
+    if (a->only_first != (uint8_t)text.ptr[0])
+        a->only_first = -1;
     for (size_t i = 0; i < text.len; i++)
         node = need_child(a, node, (uint8_t)text.ptr[i]);
     if (a->nodes[node].token)
@@ -123,10 +127,27 @@ static size_t blanks_after(struct str text, size_t at)
     return at;
 }
 
+/* Where a token may start, from @at on; text.len when nowhere. Nearly all begin with one byte, "<". */
+static size_t next_start(const struct added *a, struct str text, size_t at)
+{
+    const char *hit;
+
+    if (a->only_first < 0) {
+        while (at < text.len && !a->first[(uint8_t)text.ptr[at]])
+            at++;
+        return at;
+    }
+    hit = at < text.len ? memchr(text.ptr + at, a->only_first, text.len - at) : NULL;
+    return hit ? (size_t)(hit - text.ptr) : text.len;
+}
+
 /* The next token that counts, with the blanks it swallows; false when there is none. */
 static bool find_token(const struct added *a, struct added_search *s, struct regex_scratch *scratch)
 {
-    for (size_t end = 0; s->at < s->text.len; s->at++) {
+    size_t end = 0;
+
+    for (s->at = next_start(a, s->text, s->at); s->at < s->text.len;
+         s->at = next_start(a, s->text, s->at + 1)) {
         uint32_t found = match_at(a, s->text, s->at, &end);
         const struct added_token *t;
 

@@ -33,6 +33,7 @@ struct added {
     struct added_node *nodes; /* node 0 is the root */
     size_t n_nodes, cap_nodes;
     uint32_t first[256];      /* child of the root by byte; 0 = none */
+    int only_first;           /* the byte that all begin with; -1 when they differ */
     const struct regex *word; /* one word character; needed when a token is single_word */
 };
 
