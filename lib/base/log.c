@@ -239,19 +239,53 @@ static void write_line(struct str line)
     pthread_mutex_unlock(&sink_lock);
 }
 
+/* Kept per thread, so that a line costs no allocation; freed when the thread ends. */
+struct buffers {
+    struct buf line, message;
+};
+
+static _Thread_local struct buffers *buffers;
+static pthread_key_t buffers_key;
+static pthread_once_t buffers_once = PTHREAD_ONCE_INIT;
+
+static void free_buffers(void *value)
+{
+    struct buffers *b = value;
+
+    buf_done(&b->line);
+    buf_done(&b->message);
+    free(b);
+    buffers = NULL;
+}
+
+static void make_buffers_key(void)
+{
+    (void)pthread_key_create(&buffers_key, free_buffers);
+}
+
+static struct buffers *own_buffers(void)
+{
+    if (!buffers) {
+        buffers = xcalloc(1, sizeof(*buffers));
+        (void)pthread_once(&buffers_once, make_buffers_key);
+        (void)pthread_setspecific(buffers_key, buffers);
+    }
+    return buffers;
+}
+
 static void emit(const struct log_target *t, enum log_level level, struct str message,
                  const struct log_field *fields, size_t n_fields)
 {
-    static _Thread_local struct buf line; /* kept per thread: a line costs no allocation */
+    struct buf *line = &own_buffers()->line;
     const struct filter *f = atomic_load_explicit(&current, memory_order_acquire);
 
-    buf_clear(&line);
+    buf_clear(line);
     if (f->jsonl)
-        put_json_line(&line, t, level, message, fields, n_fields);
+        put_json_line(line, t, level, message, fields, n_fields);
     else
-        put_text_line(&line, t, level, message, fields, n_fields);
-    buf_put_char(&line, '\n');
-    write_line(buf_str(&line));
+        put_text_line(line, t, level, message, fields, n_fields);
+    buf_put_char(line, '\n');
+    write_line(buf_str(line));
 }
 
 void log_emit(const struct log_target *t, enum log_level level, const char *message,
@@ -264,14 +298,15 @@ void log_emit(const struct log_target *t, enum log_level level, const char *mess
 void log_emitf(const struct log_target *t, enum log_level level, const struct log_field *fields,
                size_t n_fields, const char *format, ...)
 {
-    static _Thread_local struct buf message;
+    struct buf *message;
     va_list ap;
 
     if (!log_enabled(t, level))
         return;
-    buf_clear(&message);
+    message = &own_buffers()->message;
+    buf_clear(message);
     va_start(ap, format);
-    buf_vprintf(&message, format, ap);
+    buf_vprintf(message, format, ap);
     va_end(ap);
-    emit(t, level, buf_str(&message), fields, n_fields);
+    emit(t, level, buf_str(message), fields, n_fields);
 }
