@@ -7,7 +7,11 @@ BUILD=$(cd "${BUILD:-$ROOT/build}" && pwd)
 BIN=$BUILD/bin
 MODEL=example
 # Mission document 003: 10 starters of about 3,500 tokens, conversations of 3 to 5 turns.
-LOAD=(--starters 10 --starter-tokens 3500 --turns 3-5 --output-tokens "${DEMO_OUTPUT_TOKENS:-48}" --seed 7)
+# The starters are the same in every phase, the conversations are not: what one phase cached of its own
+# conversations is of no use to the next.
+LOAD=(--starters 10 --starter-tokens 3500 --turns 3-5 --output-tokens "${DEMO_OUTPUT_TOKENS:-150}")
+phase=0
+next_seed() { phase=$((phase + 1)); seed=$((phase * 1000)); }
 
 say() { printf '\n\033[1m[%4ds] %s\033[0m\n' "$SECONDS" "$*"; }
 note() { printf '        %s\n' "$*"; }
