@@ -89,8 +89,7 @@ void bench_run_interrupt(struct bench_run *b)
     stop_beginning(b);
 }
 
-/* --- start
- * -------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static void start_talk(struct bench_run *b)
 {
@@ -213,8 +212,7 @@ struct bench_run *bench_run_free(struct bench_run *b)
     return NULL;
 }
 
-/* --- results
- * ------------------------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 static int write_json(const struct json *result, const char *path, struct err *e)
 {

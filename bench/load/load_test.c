@@ -295,8 +295,7 @@ static void stopping_waits_for_what_runs_and_begins_nothing(void **state)
     rig_close(&rig);
 }
 
-/* --- replay
- * ------------------------------------------------------------------------------------------ */
+/* --- replay ----------------------------------------------------------------------------------- */
 
 static void on_replayed(void *arg, const char *why)
 {
@@ -385,8 +384,7 @@ static void a_bad_line_ends_the_replay_with_its_number(void **state)
     rig_close(&rig);
 }
 
-/* --- result
- * ------------------------------------------------------------------------------------------ */
+/* --- result ----------------------------------------------------------------------------------- */
 
 static void the_result_has_the_documented_keys(void **state)
 {

@@ -20,8 +20,7 @@ struct score *score_free(struct score *s)
     return NULL;
 }
 
-/* --- adding
- * ------------------------------------------------------------------------------------------ */
+/* --- adding ----------------------------------------------------------------------------------- */
 
 static double ms_since(const struct score *s, uint64_t ns)
 {
@@ -96,8 +95,7 @@ double score_hit_rate(const struct score *s)
     return share(s->cached_tokens, s->prompt_tokens);
 }
 
-/* --- JSON
- * --------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void set_f64(struct json *o, const char *key, double v)
 {
@@ -149,8 +147,7 @@ struct json *score_to_json(const struct score *s, const char *label)
     return o;
 }
 
-/* --- table
- * -------------------------------------------------------------------------------------------- */
+/* --- table ------------------------------------------------------------------------------------ */
 
 static const struct row {
     const char *title, *key, *inner;

@@ -75,8 +75,7 @@ static void put_body(struct user *u, struct buf *out)
     buf_put_cstr(out, "]}");
 }
 
-/* --- one user
- * ----------------------------------------------------------------------------------------- */
+/* --- one user --------------------------------------------------------------------------------- */
 
 static void on_answer(void *arg, const struct load_result *r, struct str text);
 
@@ -165,9 +164,7 @@ static void on_answer(void *arg, const struct load_result *r, struct str text)
     timer_start(u->timer, r->outcome != LOAD_OK ? BACKOFF_MS : t->conf.think_ms);
 }
 
-/* --- all
- * ------------------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 /* The subject comes first: starters share no prefix. */
 static char *starter_of(const struct talk_conf *c, uint64_t i)

@@ -75,8 +75,7 @@ uint64_t engine_random(struct engine *en)
     return z ^ z >> 31;
 }
 
-/* --- sequences
- * ------------------------------------------------------------------------------------ */
+/* --- sequences -------------------------------------------------------------------------------- */
 
 /* Names the full blocks that have none yet. */
 void engine_seq_hash(const struct engine *en, struct engine_seq *s)
@@ -152,8 +151,7 @@ struct engine_seq *engine_cancel(struct engine *en, struct engine_seq *s)
     return NULL;
 }
 
-/* --- time
- * ----------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 uint64_t engine_deadline(const struct engine *en)
 {

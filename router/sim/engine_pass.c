@@ -15,8 +15,7 @@ struct plan {
     bool decodes;
 };
 
-/* --- blocks
- * --------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 static void tell(struct engine *en, struct engine_seq *s, enum engine_finish why,
                  const uint32_t *token)
@@ -83,8 +82,7 @@ static void take_blocks(struct engine *en, struct engine_seq *s)
     en->cached_tokens += s->n_cached;
 }
 
-/* --- begin
- * ---------------------------------------------------------------------------------------- */
+/* --- begin ------------------------------------------------------------------------------------ */
 
 /* False when the pass can take no more prefill behind this one. */
 static bool plan_prefill(const struct engine *en, struct engine_seq *s, struct plan *p)
@@ -177,8 +175,7 @@ uint64_t engine_pass_begin(struct engine *en)
     return en->conf.speedup_ratio > 0 ? (uint64_t)(ms * 1e6 / en->conf.speedup_ratio) : 0;
 }
 
-/* --- end
- * ------------------------------------------------------------------------------------------ */
+/* --- end -------------------------------------------------------------------------------------- */
 
 static void append(struct engine_seq *s, uint32_t token)
 {
