@@ -15,7 +15,8 @@
 
 static const struct log_target LG = {"dynamo_operator::leader"};
 
-enum { CALL_MS = 4000 }; /* two of them fit into the time that is left to notice a loss */
+/* Two calls that hang, begun at the last moment, must end before the Lease does. */
+enum { CALL_MS = (ELECTOR_LEASE_MS - ELECTOR_RENEW_MS) / 2 - 100 };
 
 struct elector {
     struct elector_conf conf;
