@@ -2,13 +2,12 @@
 #include "worker/mocker.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "lib/base/json_put.h"
 #include "lib/base/log.h"
 #include "lib/base/metric.h"
 #include "lib/kube/kube_config.h"
+#include "lib/net/file.h"
 #include "lib/net/nats_link.h"
 #include "router/discovery/card.h"
 #include "router/discovery/store.h"
@@ -44,29 +43,13 @@ struct mocker {
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-static int read_file(const char *path, struct buf *out, struct err *e)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = 1;
-
-    if (fd < 0)
-        return err_errno(e, -errno, "open '%s'", path);
-    while (n > 0 && out->len <= TOKENIZER_MAX_FILE) {
-        n = read(fd, buf_reserve(out, 1 << 20), 1 << 20);
-        if (n > 0)
-            buf_commit(out, (size_t)n);
-    }
-    (void)close(fd);
-    return n < 0 ? err_set(e, -EIO, "read '%s' failed", path) : 0;
-}
-
 /* A model without a usable tokenizer still gets tokens, only not readable ones. */
 static void load_vocab(struct mocker *m)
 {
     AUTO(mem_free) char *path = xasprintf("%s/tokenizer.json", m->conf->model_path);
     AUTO(buf_done) struct buf text = BUF_NULL;
     struct err e;
-    int r = read_file(path, &text, &e);
+    int r = file_read(path, TOKENIZER_MAX_FILE, &text, &e);
 
     if (r == 0)
         r = output_vocab_of(&m->vocab, buf_str(&text), &e);

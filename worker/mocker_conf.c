@@ -2,11 +2,10 @@
 #include "worker/mocker_conf.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/base/json_pull.h"
+#include "lib/net/file.h"
 
 enum { ARGS_FILE_MAX = 1 << 20, SYSTEM_PORT_MAX = 32767 };
 
@@ -110,8 +109,7 @@ const struct conf_spec MOCKER_SPEC = {
     false,
 };
 
-/* --- extra engine args
- * ----------------------------------------------------------------------------- */
+/* --- extra engine args ------------------------------------------------------------------------ */
 
 static const struct {
     const char *key, *flag;
@@ -133,26 +131,6 @@ static const struct {
     {"bootstrap_port", "bootstrap-ports"},
 };
 
-static int read_file(const char *path, struct buf *out, struct err *e)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = 1;
-
-    if (fd < 0)
-        return err_errno(e, -errno, "open '%s'", path);
-    while (n > 0 && out->len <= ARGS_FILE_MAX) {
-        n = read(fd, buf_reserve(out, 65536), 65536);
-        if (n > 0)
-            buf_commit(out, (size_t)n);
-    }
-    (void)close(fd);
-    if (n < 0)
-        return err_set(e, -EIO, "read '%s' failed", path);
-    if (out->len > ARGS_FILE_MAX)
-        return err_set(e, -EFBIG, "'%s' is larger than %d bytes", path, ARGS_FILE_MAX);
-    return 0;
-}
-
 static int apply_extra(struct mocker_conf *c, struct str key, struct str value, struct err *e)
 {
     if (value.len >= 2 && value.ptr[0] == '"')
@@ -170,7 +148,7 @@ static int load_extra(struct mocker_conf *c, struct err *e)
     AUTO(buf_done) struct buf text = BUF_NULL;
     struct json_pull p;
     struct str key, value;
-    int r = read_file(c->extra_engine_args, &text, e);
+    int r = file_read(c->extra_engine_args, ARGS_FILE_MAX, &text, e);
 
     if (r < 0)
         return err_wrap(e, r, "--extra-engine-args");
@@ -186,8 +164,7 @@ static int load_extra(struct mocker_conf *c, struct err *e)
     return r < 0 ? err_wrap(e, r, "--extra-engine-args '%s'", c->extra_engine_args) : 0;
 }
 
-/* --- derived values
- * --------------------------------------------------------------------------------- */
+/* --- derived values --------------------------------------------------------------------------- */
 
 static bool is_name(struct str s, bool dots)
 {

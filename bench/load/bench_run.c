@@ -11,6 +11,7 @@
 #include "bench/load/score.h"
 #include "bench/load/talk.h"
 #include "lib/base/json_tree.h"
+#include "lib/net/file.h"
 #include "lib/net/http_client.h"
 
 enum { PROGRESS_MS = 5000, RESULT_MAX = 1 << 20 };
@@ -262,13 +263,10 @@ int bench_run_report(struct bench_run *b, struct err *e)
 static int read_result(const char *path, struct json **ret, struct err *e)
 {
     AUTO(buf_done) struct buf text = BUF_NULL;
-    FILE *f = fopen(path, "re");
-    int r;
+    int r = file_read(path, RESULT_MAX, &text, e);
 
-    if (!f)
-        return err_errno(e, -errno, "open '%s'", path);
-    buf_commit(&text, fread(buf_reserve(&text, RESULT_MAX), 1, RESULT_MAX, f));
-    (void)fclose(f);
+    if (r < 0)
+        return r;
     r = json_parse(ret, str_trim(buf_str(&text)), e);
     return r < 0 ? err_wrap(e, r, "'%s'", path) : 0;
 }

@@ -2,12 +2,11 @@
 #include "lib/kube/kube_config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/base/digest.h"
 #include "lib/base/json_tree.h"
+#include "lib/net/file.h"
 #include "lib/base/yaml.h"
 
 #define SERVICE_ACCOUNT_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -22,27 +21,6 @@ struct kube_config {
     struct buf ca, cert, key; /* PEM */
     bool insecure;
 };
-
-static int read_file(const char *path, struct buf *out, struct err *e)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-    int r = 0;
-
-    if (fd < 0)
-        return err_errno(e, -errno, "open '%s'", path);
-    do {
-        n = read(fd, buf_reserve(out, 4096), 4096);
-        if (n > 0)
-            buf_commit(out, (size_t)n);
-    } while (n > 0 && out->len <= FILE_MAX);
-    if (n < 0)
-        r = err_errno(e, -errno, "read '%s'", path);
-    else if (out->len > FILE_MAX)
-        r = err_set(e, -EFBIG, "'%s' is larger than %d bytes", path, FILE_MAX);
-    (void)close(fd);
-    return r;
-}
 
 /* A path in a kubeconfig is relative to the file that names it. */
 static char *resolve(const char *kubeconfig, const char *path)
@@ -72,7 +50,7 @@ static int load_pem(struct buf *out, const char *kubeconfig, const struct json *
     if (!text || !*text)
         return 0;
     path = resolve(kubeconfig, text);
-    return read_file(path, out, e);
+    return file_read(path, FILE_MAX, out, e);
 }
 
 /* The member @member of the element called @name in the named list @list. */
@@ -139,7 +117,7 @@ static int load_file(struct kube_config *c, const char *path, struct err *e)
     AUTO(json_free) struct json *documents = NULL;
     int r;
 
-    r = read_file(path, &text, e);
+    r = file_read(path, FILE_MAX, &text, e);
     if (r == 0)
         r = yaml_parse(&documents, buf_str(&text), e);
     if (r == 0)
@@ -156,10 +134,10 @@ static int load_in_cluster(struct kube_config *c, const struct kube_config_env *
     c->server = xasprintf(v6 ? "https://[%s]:%s" : "https://%s:%s", env->service_host,
                           env->service_port ? env->service_port : "443");
     c->token_file = xstrdup(SERVICE_ACCOUNT_DIR "/token");
-    r = read_file(SERVICE_ACCOUNT_DIR "/ca.crt", &c->ca, e);
+    r = file_read(SERVICE_ACCOUNT_DIR "/ca.crt", FILE_MAX, &c->ca, e);
     if (r < 0)
         return err_wrap(e, r, "kube: service account");
-    if (read_file(SERVICE_ACCOUNT_DIR "/namespace", &ns, NULL) == 0)
+    if (file_read(SERVICE_ACCOUNT_DIR "/namespace", FILE_MAX, &ns, NULL) == 0)
         c->namespace = str_dup(str_trim(buf_str(&ns)));
     return 0;
 }
@@ -227,7 +205,7 @@ int kube_config_auth_header(const struct kube_config *c, struct buf *out, struct
     int r;
 
     if (c->token_file) {
-        r = read_file(c->token_file, &token, e);
+        r = file_read(c->token_file, FILE_MAX, &token, e);
         if (r < 0)
             return err_wrap(e, r, "kube: service account token");
         text = str_trim(buf_str(&token));

@@ -3,51 +3,20 @@
  * Cards and the files they name: making a card of a directory, finding a card's files.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "lib/base/digest.h"
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
+#include "lib/net/file.h"
 #include "router/discovery/card_inner.h"
 #include "router/discovery/records.h"
 
 enum { MODEL_FILE_BYTES_MAX = 512 << 20 };
 
 /* --- making a card ---------------------------------------------------------------------------- */
-
-static int read_fd(int fd, const char *path, struct buf *out, struct err *e)
-{
-    ssize_t n;
-
-    for (;;) {
-        n = read(fd, buf_reserve(out, 1 << 16), 1 << 16);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_errno(e, -errno, "read '%s'", path);
-        if (n == 0)
-            return 0;
-        buf_commit(out, (size_t)n);
-        if (out->len > MODEL_FILE_BYTES_MAX)
-            return err_set(e, -EFBIG, "'%s' is larger than %d bytes", path, MODEL_FILE_BYTES_MAX);
-    }
-}
-
-/* 0, or -ENOENT and other errors; an absent file is often no failure. */
-static int read_file(const char *path, struct buf *out, struct err *e)
-{
-    int r, fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return err_errno(e, -errno, "open '%s'", path);
-    r = read_fd(fd, path, out, e);
-    (void)close(fd);
-    return r;
-}
 
 /* Lists @name of @dir when it is there. @ret_text (may be NULL) is its content. */
 static int file_add(struct card_file *f, const char *dir, const char *name, struct buf *ret_text,
@@ -58,7 +27,7 @@ static int file_add(struct card_file *f, const char *dir, const char *name, stru
     char hex[DIGEST_HEX_SIZE];
     int r;
 
-    r = read_file(path, &text, e);
+    r = file_read(path, MODEL_FILE_BYTES_MAX, &text, e);
     if (r == -ENOENT)
         return 0;
     if (r < 0)

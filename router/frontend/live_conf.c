@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/frontend/live_conf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "lib/base/buf.h"
 #include "lib/base/json_tree.h"
 #include "lib/base/log.h"
 #include "lib/kube/kube_kinds.h"
 #include "lib/kube/kube_watch.h"
+#include "lib/net/file.h"
 
 static const struct log_target LG = {"commutator::frontend::live_conf"};
 #define GENERATION_ANNOTATION "commutator.dev/routing-generation"
@@ -84,21 +82,15 @@ static int start_config_map(struct live_conf *c, struct err *e)
 /* --- file --------------------------------------------------------------------------------------
  */
 
-static int read_variables(const char *path, struct strmap *variables)
+static int read_variables(const char *path, struct strmap *variables, struct err *e)
 {
     AUTO(buf_done) struct buf text = BUF_NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct str rest, line, name;
     bool more = true;
-    ssize_t n;
+    int r = file_read(path, FILE_BYTES_MAX, &text, e);
 
-    if (fd < 0)
-        return -errno;
-    while ((n = read(fd, buf_reserve(&text, 4096), 4096)) > 0 && text.len < FILE_BYTES_MAX)
-        buf_commit(&text, (size_t)n);
-    (void)close(fd);
-    if (n < 0)
-        return -errno;
+    if (r < 0)
+        return r;
     for (rest = buf_str(&text); more;) {
         more = str_cut(&rest, '\n', &line);
         line = str_trim(line);
@@ -118,6 +110,7 @@ static void poll_file(void *arg)
     struct live_conf *c = arg;
     struct strmap *variables;
     struct stat st;
+    struct err e;
 
     if (stat(c->spec.file, &st) < 0)
         return;
@@ -126,10 +119,11 @@ static void poll_file(void *arg)
         st.st_size == c->seen.st_size)
         return;
     variables = strmap_new();
-    if (read_variables(c->spec.file, variables) == 0) {
-        c->seen = st;
+    c->seen = st;
+    if (read_variables(c->spec.file, variables, &e) == 0)
         c->spec.changed(c->spec.arg, variables, ++c->file_generation);
-    }
+    else
+        log_warn(&LG, "routing file cannot be read, keeping what is in force", LOG_STR("why", e.text));
     drop_variables(variables);
 }
 

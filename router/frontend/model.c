@@ -2,14 +2,12 @@
 #include "router/frontend/model.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "lib/base/json_tree.h"
 #include "lib/base/log.h"
 #include "lib/base/map64.h"
+#include "lib/net/file.h"
 
 static const struct log_target LG = {"commutator::frontend::model"};
 
@@ -31,29 +29,10 @@ struct load {
     struct err e;
 };
 
-static int read_file(const char *path, struct buf *out, struct err *e)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = 0;
-    int r = 0;
-
-    if (fd < 0)
-        return err_errno(e, -errno, "open '%s'", path);
-    while (r == 0 && (n = read(fd, buf_reserve(out, 1 << 16), 1 << 16)) > 0) {
-        buf_commit(out, (size_t)n);
-        if (out->len > FILE_BYTES_MAX)
-            r = err_set(e, -EFBIG, "'%s' is larger than %d MiB", path, FILE_BYTES_MAX >> 20);
-    }
-    if (n < 0)
-        r = err_errno(e, -errno, "read '%s'", path);
-    (void)close(fd);
-    return r;
-}
-
 static int read_json(const char *path, struct json **ret, struct err *e)
 {
     AUTO(buf_done) struct buf text = BUF_NULL;
-    int r = read_file(path, &text, e);
+    int r = file_read(path, FILE_BYTES_MAX, &text, e);
 
     if (r == 0)
         r = json_parse(ret, buf_str(&text), e);
@@ -107,7 +86,7 @@ static int load_chat(struct load *l, const struct model_files *files)
         return 0;
     r = read_json(files->tokenizer_config, &config, &l->e);
     if (r == 0 && files->chat_template)
-        r = read_file(files->chat_template, &template, &l->e);
+        r = file_read(files->chat_template, FILE_BYTES_MAX, &template, &l->e);
     if (r < 0)
         return r;
     r = chat_load(&l->chat, config, buf_str(&template), &l->e);
@@ -124,7 +103,7 @@ static int load_files(struct load *l)
         return r;
     if (!files.tokenizer)
         return err_set(&l->e, -ENOTSUP, "its card names no tokenizer.json");
-    r = read_file(files.tokenizer, &text, &l->e);
+    r = file_read(files.tokenizer, FILE_BYTES_MAX, &text, &l->e);
     if (r == 0)
         r = tokenizer_load(&l->tokenizer, buf_str(&text), &l->e);
     if (r < 0)
