@@ -9,7 +9,13 @@
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
 
-enum { PATTERN_MAX = 64 << 10, MATCH_LIMIT = 1000000, DEPTH_LIMIT = 10000, HEAP_KIB = 16384 };
+enum {
+    PATTERN_MAX = 64 << 10,
+    MATCH_LIMIT = 1000000,
+    MATCH_LIMIT_PER_BYTE = 16,
+    DEPTH_LIMIT = 10000,
+    HEAP_KIB = 16384
+};
 
 struct regex {
     pcre2_code *code;
@@ -203,7 +209,6 @@ struct regex_scratch *regex_scratch_new(void)
     s->stack = pcre2_jit_stack_create(32 << 10, 1 << 20, NULL);
     if (!s->data || !s->context || !s->stack)
         abort(); /* as every small allocation of ours does */
-    (void)pcre2_set_match_limit(s->context, MATCH_LIMIT);
     (void)pcre2_set_depth_limit(s->context, DEPTH_LIMIT);
     (void)pcre2_set_heap_limit(s->context, HEAP_KIB);
     pcre2_jit_stack_assign(s->context, NULL, s->stack);
@@ -226,8 +231,11 @@ int regex_find(const struct regex *re, struct regex_scratch *s, struct str text,
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)(text.ptr ? text.ptr : "");
     const PCRE2_SIZE *span;
+    uint64_t limit = MATCH_LIMIT + (uint64_t)MATCH_LIMIT_PER_BYTE * (text.len - from);
     int r;
 
+    /* Linear work is fine for any text: a run of blanks may be as long as the prompt. */
+    (void)pcre2_set_match_limit(s->context, (uint32_t)MIN(limit, (uint64_t)UINT32_MAX));
     if (re->jit)
         r = pcre2_jit_match(re->code, subject, text.len, from, PCRE2_NO_UTF_CHECK, s->data,
                             s->context);
