@@ -241,8 +241,12 @@ class Graph:
 
     def serving(self, workers, limit=30):
         """Waits until the frontend routes to so many workers."""
-        eventually(lambda: self.metrics().total("commutator_router_workers") == workers,
-                   f"{workers} workers behind {self.name}", limit)
+        def holds():
+            try:
+                return self.metrics().total("commutator_router_workers") == workers
+            except OSError:  # the node's proxy hears of ready pods a moment after the operator does
+                return False
+        eventually(holds, f"{workers} workers behind {self.name}", limit)
         return self
 
     def pods(self, component=None):
@@ -270,11 +274,14 @@ class Graph:
     def health(self):
         return json.loads(self.fetch("/health"))
 
+    def worker_addresses(self):
+        """Instance id to HOST:PORT of the workers that the frontend knows."""
+        return {each["instance_id"]: each["transport"]["tcp"].partition("/")[0] for each in self.health()["instances"]}
+
     def worker_pods(self):
-        """Instance id to pod, of the workers that the frontend knows."""
+        """Instance id to pod, likewise."""
         pods = {pod["status"].get("podIP"): pod for pod in self.pods("Worker")}
-        return {each["instance_id"]: pods.get(each["transport"]["tcp"].split(":")[0])
-                for each in self.health()["instances"]}
+        return {worker: pods.get(address.partition(":")[0]) for worker, address in self.worker_addresses().items()}
 
     def post(self, body, path="/v1/completions", timeout=60):
         """Status and answer of one request."""
