@@ -82,7 +82,8 @@ static void bad_requests_are_told_what_is_wrong(void **state)
          "Failed to deserialize the JSON body into the target type: messages[0]: missing field "
          "`role`"},
         {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":7}]}", 400,
-         "Failed to deserialize the JSON body into the target type: messages[0]: content: expected"},
+         "Failed to deserialize the JSON body into the target type: messages[0]: content: "
+         "expected"},
         {"{\"model\":7,\"messages\":[]}", 400,
          "Failed to deserialize the JSON body into the target type: model: expected a string"},
         {"{" M ",\"temperature\":-0.1}", 400,

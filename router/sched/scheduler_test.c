@@ -339,7 +339,7 @@ int main(void)
 {
     return TEST_RUN(
         T(the_example_of_the_guide), T(trace_lines_are_those_of_the_reference),
-                    T(a_weight_is_traced_with_the_digits_that_it_has),
+        T(a_weight_is_traced_with_the_digits_that_it_has),
         T(bookings_count_until_released_and_prefill_until_first_token),
         T(a_flip_of_mode_keeps_index_and_bookings),
         T(a_lost_worker_takes_nothing_of_others_with_it), T(exclusion_pins_and_empty_fleets),

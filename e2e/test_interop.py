@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our programs with the unmodified ones of ai-dynamo 0.9.0 from PyPI, each in the other's place."""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from conftest import unavailable
+from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, until, words
+
+PINS = ["ai-dynamo==0.9.0", "ai-dynamo-runtime==0.9.0"]
+NEEDS = ["uvloop", "pydantic", "numpy", "kubernetes"]  # what its frontend and its mocker import
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """Python of an environment with the reference, made once and kept."""
+    cache = pathlib.Path(os.environ.get("COMMUTATOR_CACHE") or
+                         pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "commutator")
+    venv = cache / "dynamo-0.9.0"
+    if not (venv / "complete").exists():
+        pip = [venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check"]
+        for command in ([sys.executable, "-m", "venv", "--clear", venv], [*pip, "--no-deps", *PINS], [*pip, *NEEDS]):
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode != 0:
+                unavailable(f"ai-dynamo 0.9.0 cannot be installed: {done.stdout[-300:]}")
+        (venv / "complete").touch()
+    return venv / "bin/python"
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with Stack(tmp_path) as stack:
+        # The reference names a model by the path that it is given.
+        (tmp_path / MODEL).symlink_to(MODEL_PATH)
+        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        yield stack
+
+
+def start_reference(stack, reference, module, *flags):
+    return stack.start(f"reference-{module}", [reference, "-m", f"dynamo.{module}", "--store-kv", "file",
+                                               "--request-plane", "tcp", *flags],
+                       HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
+
+
+def reference_mocker(stack, reference, *flags):
+    return start_reference(stack, reference, "mocker", "--model-path", MODEL, "--block-size", "16",
+                           "--speedup-ratio", "100", "--enable-local-indexer", *flags)
+
+
+def test_our_frontend_serves_their_workers(stack, reference):
+    workers = [reference_mocker(stack, reference) for _ in range(2)]
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    until("both are found", lambda: stack.workers() == 2, 60)
+    stack.ready(2)
+    answer = stack.chat("Say something.", max_tokens=7, ignore_eos=True)
+    assert answer.text and answer.usage["completion_tokens"] == 7
+    answer = stack.chat("Say something.", max_tokens=7, ignore_eos=True, stream=True,
+                        stream_options={"include_usage": True})
+    assert answer.events[-1] == (None, "[DONE]") and answer.usage["completion_tokens"] == 7
+
+    # Its KV events fill our index, and a repeated prompt finds its blocks.
+    ids = [1000 + i for i in range(320)]
+    ask = lambda: stack.request("POST", COMPLETIONS, stack.body(ids, COMPLETIONS))
+    before = stack.metric("commutator_router_index_blocks", model=MODEL)
+    home = decision_for(stack, ask()).selected["worker"]
+    until("its events arrive", lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= before + 20)
+    again = decision_for(stack, ask()).selected
+    assert again["worker"] == home and again["cached"] == 20
+
+    # A frontend that starts now learns it by their local indexer.
+    assert stack.front.stop() == 0
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(2)
+    until("the dumps have arrived", lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= 20)
+    assert decision_for(stack, ask()).selected["cached"] == 20
+
+    stream = stack.stream(words(200), max_tokens=5000, ignore_eos=True)
+    next(stream.events)
+    stream.close()
+    until("its booking is released", lambda: not stack.loads())
+    # One panic is its own: it registers before its engine is there, and we try the other worker then.
+    panics = [why for worker in workers for why in re.findall(r"panicked at .*\n(.*)", worker.log())]
+    assert set(panics) <= {"Not initialized"}
+
+
+def test_their_frontend_drives_our_workers(stack, reference):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # Its name for the model is the card's; the files are read where the card says.
+    stack.mocker(workers=2, blocks=1024)
+    front = start_reference(stack, reference, "frontend", "--http-host", "127.0.0.1", "--http-port", port,
+                            "--event-plane", "nats", "--router-mode", "kv")
+
+    def listed():
+        try:
+            return MODEL in ask("/v1/models")[1]
+        except OSError:
+            assert front.alive(), front.log()[-2000:]
+            return False
+    ask = lambda path, body=None: request(port, path, body)
+    until("their frontend lists our model", listed, 60)
+    status, text = ask(CHAT, {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 7,
+                              "ignore_eos": True})
+    assert status == 200 and json.loads(text)["usage"]["completion_tokens"] == 7, text
+    status, text = ask(CHAT, {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 7,
+                              "ignore_eos": True, "stream": True})
+    assert status == 200 and text.endswith("data: [DONE]\n\n") and text.count('"content":"') == 7, text[-500:]
+
+    # Our KV events reach its index: the Formula lines of a repeated prompt show cached blocks.
+    prompt = {"model": MODEL, "prompt": [1000 + i for i in range(320)], "max_tokens": 2}
+
+    def cached():
+        assert ask(COMPLETIONS, prompt)[0] == 200
+        return "with 20 cached blocks" in front.log()
+    until("its router has seen our events", cached, 30)
+
+
+def request(port, path, body):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
+                       {"content-type": "application/json"})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
