@@ -84,6 +84,22 @@ class Api:
     def items(self, path):
         return {item["metadata"]["name"]: item for item in self.call("GET", path)["items"]}
 
+    def states(self, path, version):
+        """Watches graphs from a version on; a function that reads to the one with the label "end" and gives
+        the state of each version before it."""
+        conn = http.client.HTTPSConnection(self.url.hostname, self.url.port, context=self.tls, timeout=30)
+        conn.request("GET", f"{path}?watch=1&resourceVersion={version}", None,
+                     {"Authorization": "Bearer " + self.env["KUBE_API_TOKEN"]})
+        lines = conn.getresponse()
+
+        def read():
+            for line in lines:
+                item = json.loads(line)["object"]
+                if "end" in item["metadata"].get("labels", {}):
+                    return
+                yield item["status"]["state"]
+        return read
+
     def patch(self, path, **changes):
         return self.call("PATCH", path, changes, "application/merge-patch+json")
 
@@ -474,17 +490,43 @@ def test_why_a_pod_is_not_scheduled_stands_in_the_status(api, ns, operator):
                "the reason at the graph")
 
 
+def make_ready(api, ns):
+    """Says for all pods that they run, as a kubelet would; whether the graph is ready now."""
+    conditions = [{"type": kind, "status": "True"} for kind in
+                  ("PodScheduled", "Initialized", "ContainersReady", "Ready")]
+    for name in api.items(POD.format(ns=ns)):
+        api.call("PATCH", POD.format(ns=ns) + f"/{name}/status",
+                 {"status": {"phase": "Running", "conditions": conditions}}, "application/merge-patch+json")
+    return api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "successful"
+
+
+def test_a_flip_leaves_a_ready_graph_ready(api, ns, operator):
+    create(api, ns, graph())
+    wait_children(api, ns)
+    eventually(lambda: make_ready(api, ns), "state successful")
+    since = condition(api.get(DGD.format(ns=ns) + "/g"), "Ready")["lastTransitionTime"]
+    version = api.get(DGD.format(ns=ns) + "/g")["metadata"]["resourceVersion"]
+    states = api.states(DGD.format(ns=ns), version)
+    for generation, mode in ((2, "round-robin"), (3, "kv"), (4, "random")):
+        api.patch(DGD.format(ns=ns) + "/g", spec={"services": {"Frontend": {
+            "envs": [{"name": "DYN_ROUTER_MODE", "value": mode}]}}})
+        eventually(lambda: f"generation {generation}" in condition(api.get(DGD.format(ns=ns) + "/g"),
+                                                                  "RoutingApplied").get("message", ""), "the flip")
+    assert condition(api.get(DGD.format(ns=ns) + "/g"), "Ready")["lastTransitionTime"] == since
+    # Not for a moment: every version of the graph said so.
+    api.patch(DGD.format(ns=ns) + "/g", metadata={"labels": {"end": "here"}})
+    assert set(states()) == {"successful"}
+    # A new image is another matter.
+    api.patch(DGD.format(ns=ns) + "/g", spec={"services": {"Worker": {"extraPodSpec": {"mainContainer": {
+        "image": "example.com/runtime:2"}}}}})
+    eventually(lambda: api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "pending", "state pending")
+    eventually(lambda: make_ready(api, ns), "state successful again")
+
+
 def test_ready_when_the_pods_are(api, ns, operator):
     create(api, ns, graph())
     wait_children(api, ns)
-    def make_ready():
-        for name, pod in api.items(POD.format(ns=ns)).items():
-            conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Initialized", "ContainersReady",
-                                                                      "Ready")]
-            api.call("PATCH", POD.format(ns=ns) + f"/{name}/status",
-                     {"status": {"phase": "Running", "conditions": conditions}}, "application/merge-patch+json")
-        return api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "successful"
-    eventually(make_ready, "state successful")
+    eventually(lambda: make_ready(api, ns), "state successful")
     item = api.get(DGD.format(ns=ns) + "/g")
     assert condition(item, "Ready")["status"] == "True"
     assert item["status"]["services"]["Worker"] | {"readyReplicas": 2, "availableReplicas": 2} == \

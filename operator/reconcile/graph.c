@@ -120,6 +120,23 @@ static void tell_state(const struct apply *a, const struct json *status)
                   message ? message : now);
 }
 
+/*
+ * A graph that is ready, with a component that has not yet looked at what this pass wrote: its word
+ * comes in a moment, and with it the next pass. Until then nothing is known that would be worth a
+ * status; a flip, which changes no pod, would else make every graph unready for some milliseconds.
+ */
+static bool is_between(const struct apply *a, const struct graph_view *view)
+{
+    const char *state = json_cstr(json_path(a->owner, "status", "state", NULL));
+
+    if (view->error || view->invalid || !state || strcmp(state, "successful") != 0)
+        return false;
+    JSON_FOREACH (dcd, view->components)
+        if (status_condition_is(dcd, "Available", "True") && !component_is_settled(dcd))
+            return true;
+    return false;
+}
+
 static int report(struct apply *a, struct graph_view *view, struct err *e)
 {
     AUTO(json_free)
@@ -131,6 +148,8 @@ static int report(struct apply *a, struct graph_view *view, struct err *e)
     stamp_format(clock_wall_ms(), now);
     view->now = now;
     view->components = components;
+    if (is_between(a, view))
+        return 0;
     status = graph_status(a->owner, view);
     tell_state(a, status);
     r = apply_status(a, status, e);
