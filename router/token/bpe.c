@@ -222,6 +222,10 @@ static void heap_push(struct bpe_work *w, struct bpe_candidate c)
 {
     size_t i = w->n_heap++;
 
+    if (i == w->cap_heap) {
+        w->cap_heap = w->cap_heap ? w->cap_heap * 2 : 256;
+        w->heap = xreallocarray(w->heap, w->cap_heap, sizeof(*w->heap));
+    }
     while (i > 0 && comes_before(&c, &w->heap[(i - 1) / 2])) {
         w->heap[i] = w->heap[(i - 1) / 2];
         i = (i - 1) / 2;
@@ -301,19 +305,14 @@ static void merge_long(const struct bpe *b, struct bpe_work *w, struct token_ids
 
 /* --- words ------------------------------------------------------------------------------------ */
 
-/* A word of n bytes has at most n symbols, n - 1 first candidates and 2 more for each merge. */
-static void reserve_work(struct bpe_work *w, size_t n)
+/* A word has at most as many symbols as bytes. */
+static void reserve_symbols(struct bpe_work *w, size_t n)
 {
-    if (n > w->cap_symbols) {
-        free(w->symbols);
-        w->cap_symbols = n * 2;
-        w->symbols = xreallocarray(NULL, w->cap_symbols, sizeof(*w->symbols));
-    }
-    if (n > SHORT_WORD && n * 3 > w->cap_heap) {
-        free(w->heap);
-        w->cap_heap = n * 6;
-        w->heap = xreallocarray(NULL, w->cap_heap, sizeof(*w->heap));
-    }
+    if (n <= w->cap_symbols)
+        return;
+    free(w->symbols);
+    w->cap_symbols = MAX(n, (size_t)256);
+    w->symbols = xreallocarray(NULL, w->cap_symbols, sizeof(*w->symbols));
 }
 
 void bpe_encode(const struct bpe *b, struct bpe_work *w, struct str word, struct token_ids *out)
@@ -326,7 +325,7 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, struct str word, struct
         token_ids_push(out, whole);
         return;
     }
-    reserve_work(w, word.len);
+    reserve_symbols(w, word.len);
     split_symbols(b, w, word);
     if (w->n_symbols <= SHORT_WORD)
         merge_short(b, w, out);

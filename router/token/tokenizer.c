@@ -12,6 +12,8 @@
 /* One cache line each; a word that does not fit is encoded every time. */
 enum { CACHE_SLOTS = 16384, CACHE_KEY = 30, CACHE_IDS = 8 };
 
+enum { KEEP_BELOW = 1 << 20 }; /* bytes of text up to which working memory is kept for the next */
+
 struct cached_word {
     uint8_t len, n_ids;
     char key[CACHE_KEY];
@@ -163,25 +165,39 @@ static int encode_piece(const struct tokenizer *t, struct tokenizer_scratch *s, 
     return r;
 }
 
-int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
-                     struct token_ids *out, struct err *e)
+static int encode_text(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                       struct token_ids *out)
 {
     struct added_search search = {.text = text};
     struct added_piece piece;
-    size_t before = out->len;
     int r = 0;
 
-    assert(s->owner == t);
-    if (text.len > TOKENIZER_MAX_TEXT)
-        return err_set(e, -E2BIG, "text of %zu bytes, more than %d", text.len, TOKENIZER_MAX_TEXT);
-    if (!str_is_utf8(text))
-        return err_set(e, -EILSEQ, "text is not UTF-8");
     while (r == 0 && added_next(&t->added_raw, &search, s->regex, &piece)) {
         if (piece.id != VOCAB_NONE)
             token_ids_push(out, piece.id);
         else
             r = encode_piece(t, s, str_slice(text.ptr + piece.start, piece.end - piece.start),
                              piece.start == 0, out);
+    }
+    return r;
+}
+
+int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                     struct token_ids *out, struct err *e)
+{
+    size_t before = out->len;
+    int r;
+
+    assert(s->owner == t);
+    if (text.len > TOKENIZER_MAX_TEXT)
+        return err_set(e, -E2BIG, "text of %zu bytes, more than %d", text.len, TOKENIZER_MAX_TEXT);
+    if (!str_is_utf8(text))
+        return err_set(e, -EILSEQ, "text is not UTF-8");
+    r = encode_text(t, s, text, out);
+    if (text.len > KEEP_BELOW) {
+        normalize_work_done(&s->normalize);
+        split_work_done(&s->split);
+        bpe_work_done(&s->bpe);
     }
     if (r == 0)
         return 0;

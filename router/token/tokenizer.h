@@ -30,7 +30,8 @@ enum {
     TOKENIZER_MAX_FILE = 64 << 20, /* bytes of tokenizer.json */
     TOKENIZER_MAX_VOCAB = 1 << 20, /* ids, added tokens included */
     TOKENIZER_MAX_ADDED = 1 << 16, /* added tokens */
-    TOKENIZER_MAX_TEXT = 64 << 20, /* bytes of one text to encode */
+    TOKENIZER_MAX_TEXT =
+        16 << 20, /* bytes of one text to encode; the work takes up to 40 times that */
 };
 
 /* Growable list of ids. Embedded by value; zero-initialised is empty. */
@@ -56,7 +57,8 @@ MUST_CHECK int tokenizer_load(struct tokenizer **ret, struct str json, struct er
 struct tokenizer *tokenizer_free(struct tokenizer *t);
 DEFINE_CLEANUP(struct tokenizer *, tokenizer_free)
 
-/* Working memory (about 1 MB) for one thread and this tokenizer, which it borrows. */
+/* Working memory for one thread and this tokenizer, which it borrows: 1 MB, and a few more after texts
+ * of up to 1 MB; what longer texts need is given back at once. */
 struct tokenizer_scratch *tokenizer_scratch_new(const struct tokenizer *t);
 struct tokenizer_scratch *tokenizer_scratch_free(struct tokenizer_scratch *s);
 DEFINE_CLEANUP(struct tokenizer_scratch *, tokenizer_scratch_free)
