@@ -25,6 +25,7 @@ BREAK_AFTER_TOKENS = "break after tokens"    # hangs up after two
 GARBAGE = "garbage"                          # items that are no JSON
 ERROR_ITEM = "error item"                    # two tokens, then an error
 HANG_AFTER_TOKENS = "hang after tokens"      # two tokens, then waits to be told to stop
+FLOOD = "flood"                              # tokens without end, until told to stop
 ANSWER = "answer"                            # three tokens and a proper end
 
 
@@ -52,6 +53,7 @@ class FakeWorker:
     def __init__(self, kv, behaviour, worker_id=0x1234567):
         self.behaviour, self.worker_id = behaviour, worker_id
         self.requests, self.told, self.bodies = 0, [], []
+        self.ended = self.resets = 0  # of streams that were listened to, how their connections ended
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -154,6 +156,10 @@ class FakeWorker:
         if does == HANG_AFTER_TOKENS:
             self._listen_for_word(home)
             return
+        if does == FLOOD:
+            threading.Thread(target=self._flood, args=(home.dup(),), daemon=True).start()
+            self._listen_for_word(home)
+            return
         if does == ANSWER:
             home.sendall(item({"token_ids": [302], "finish_reason": "length"}))
         home.sendall(two_part(b"", b'{"complete_final":true}') + two_part(b'"sentinel"'))
@@ -163,5 +169,19 @@ class FakeWorker:
         try:
             header, body, _ = struct.unpack(">QQQ", receive(home, 24))
             self.told.append(json.loads(receive(home, header + body)))
+            while home.recv(4096):
+                pass
+        except ConnectionResetError:
+            self.resets += 1
         except EOFError:
             pass
+        self.ended += 1
+
+    def _flood(self, home):
+        with home:
+            try:
+                told = len(self.told)
+                while len(self.told) == told:
+                    home.sendall(item({"token_ids": [300] * 50}) * 20)
+            except OSError:
+                pass

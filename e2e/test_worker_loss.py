@@ -253,6 +253,20 @@ def test_client_that_leaves_kills_its_request(stack):
     fake.close()
 
 
+def test_a_killed_stream_ends_without_a_reset(stack):
+    """Closing with tokens unread would reset the connection, at which the reference's worker panics."""
+    stack.up("--router-mode", "kv")
+    fake = FakeWorker(stack.kv, fake_worker.FLOOD)
+    until("both are known", lambda: stack.workers() == 2)
+    for n in range(1, 9):
+        stream = stack.stream(headers={"x-worker-instance-id": str(fake.worker_id)})
+        next(stream.events)
+        stream.close()
+        until("the connection has ended", lambda: fake.ended == n, 10)
+    assert fake.told == ["kill"] * 8 and fake.resets == 0
+    fake.close()
+
+
 def test_client_that_leaves_frees_the_engine(stack):
     """The mocker works for nobody: its slots are free at once, not after 5,000 tokens."""
     stack.up("--router-mode", "kv", speedup=1)

@@ -95,6 +95,28 @@ static void word_send(struct plane_home *h, enum control_word w)
     tcp_write(h->conn, buf_str(&out));
 }
 
+static void home_drain(struct plane_home *h)
+{
+    if (h->peer_gone) {
+        home_close(h);
+        return;
+    }
+    h->state = HOME_DRAINING;
+    home_limit(h, DRAIN_MS);
+    tcp_resume(h->conn);
+}
+
+/*
+ * Tells the worker to stop, and reads on until it has: closing with bytes unread would reset the
+ * connection, which can overtake the word, and which the reference's worker takes for a crash.
+ */
+static void home_dismiss(struct plane_home *h)
+{
+    word_send(h, WORD_KILL);
+    tcp_shutdown(h->conn);
+    home_drain(h);
+}
+
 void plane_home_detach(struct plane_stream *s, bool kill)
 {
     struct plane_home *h = s->home;
@@ -103,14 +125,10 @@ void plane_home_detach(struct plane_stream *s, bool kill)
     if (!h || h->state != HOME_BOUND)
         return;
     h->stream = NULL;
-    if (kill) {
-        word_send(h, WORD_KILL);
-        home_close(h);
-        return;
-    }
-    h->state = HOME_DRAINING;
-    home_limit(h, DRAIN_MS);
-    tcp_resume(h->conn);
+    if (kill)
+        home_dismiss(h);
+    else
+        home_drain(h);
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
@@ -127,8 +145,9 @@ static void on_handshake(struct plane_home *h, const struct two_part *m)
         /* Cancelled or given up meanwhile: the worker need not go on. */
         c->stats.unknown_subjects++;
         if (subject.len)
-            word_send(h, WORD_KILL);
-        home_close(h);
+            home_dismiss(h);
+        else
+            home_close(h);
         return;
     }
     list_remove(&h->in_limited);
