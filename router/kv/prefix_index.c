@@ -1,44 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes lie in one array and are named by position; 0 is the root. One open-addressed table holds
- * all edges of the tree: it stores node numbers, and parent and local hash of the node are the key.
- * A node's holders are (slot, references) pairs, two of them inside the node. References are
- * counted because an engine may know one block by several hashes.
+ * The tree says who holds a block in its context, the held tables say what each worker calls it.
+ * A worker may know one block by several hashes: all but one of them are counted in `more`, and the
+ * block stays until the last one is removed.
  */
 #include "router/kv/prefix_index.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "lib/base/map64.h"
+#include "router/kv/held_table.h"
+#include "router/kv/prefix_tree.h"
 
-enum { ROOT = 0, NO_NODE = UINT32_MAX, EDGES_MIN = 1024, INLINE_HOLDERS = 2 };
-
-struct holder {
-    uint32_t slot, refs;
-};
-
-struct node {
-    uint64_t local;
-    uint32_t parent; /* of a free node: the next free one */
-    uint32_t n_children;
-    uint32_t n_holders, cap_holders;
-    union {
-        struct holder here[INLINE_HOLDERS];
-        struct holder *heap; /* when cap_holders > INLINE_HOLDERS */
-    };
-};
+enum { AHEAD = 12 }; /* blocks between asking memory for a table entry and using it */
 
 struct prefix_index {
-    struct node *nodes;
-    uint32_t n_nodes, cap_nodes, first_free;
-    size_t n_live;
-    uint32_t *edges; /* node numbers; ROOT marks a free slot, as the root is nobody's child */
-    size_t cap_edges;
-    struct map64 *held; /* by slot: external hash -> node */
+    struct prefix_tree tree;
+    struct held_table *held; /* by slot */
     size_t n_slots;
-    size_t max_entries, n_entries, holder_bytes;
+    struct map64 more; /* slot and position -> further hashes that the slot knows the block by */
+    size_t max_entries, n_entries;
     struct prefix_stats counts;
+};
+
+/*
+ * Changes of one worker's cells in one node, gathered while an event stays in that node: it then
+ * searches the holders once for up to 16 blocks.
+ */
+struct touch {
+    uint32_t slot, node;
+    uint32_t had;   /* cells that the slot held when the event came to this node */
+    uint32_t cells; /* to mark or to clear */
 };
 
 struct prefix_index *prefix_index_new(size_t max_entries)
@@ -46,12 +38,7 @@ struct prefix_index *prefix_index_new(size_t max_entries)
     struct prefix_index *ix = xcalloc(1, sizeof(*ix));
 
     ix->max_entries = max_entries;
-    ix->cap_nodes = 256;
-    ix->nodes = xcalloc(ix->cap_nodes, sizeof(*ix->nodes));
-    ix->n_nodes = 1;
-    ix->first_free = NO_NODE;
-    ix->cap_edges = EDGES_MIN;
-    ix->edges = xcalloc(ix->cap_edges, sizeof(*ix->edges));
+    prefix_tree_init(&ix->tree);
     return ix;
 }
 
@@ -59,196 +46,18 @@ struct prefix_index *prefix_index_free(struct prefix_index *ix)
 {
     if (!ix)
         return NULL;
-    for (uint32_t i = 0; i < ix->n_nodes; i++)
-        if (ix->nodes[i].cap_holders > INLINE_HOLDERS)
-            free(ix->nodes[i].heap);
     for (size_t i = 0; i < ix->n_slots; i++)
-        map64_done(&ix->held[i]);
+        held_table_done(&ix->held[i]);
     free(ix->held);
-    free(ix->edges);
-    free(ix->nodes);
+    map64_done(&ix->more);
+    prefix_tree_done(&ix->tree);
     free(ix);
     return NULL;
 }
 
-/* --- edges -------------------------------------------------------------------------------------
- */
-
-static size_t edge_home(const struct prefix_index *ix, uint32_t parent, uint64_t local)
+static struct held_table *held_by(struct prefix_index *ix, uint32_t slot)
 {
-    uint64_t h = (local ^ (uint64_t)parent << 32 ^ parent) * UINT64_C(0x9E3779B97F4A7C15);
-
-    return (size_t)(h ^ h >> 32) & (ix->cap_edges - 1);
-}
-
-/* Position of the edge, or of the free slot where it would be. */
-static size_t edge_find(const struct prefix_index *ix, uint32_t parent, uint64_t local)
-{
-    size_t i = edge_home(ix, parent, local);
-
-    while (ix->edges[i] != ROOT) {
-        const struct node *n = &ix->nodes[ix->edges[i]];
-
-        if (n->local == local && n->parent == parent)
-            break;
-        i = (i + 1) & (ix->cap_edges - 1);
-    }
-    return i;
-}
-
-static void edges_grow(struct prefix_index *ix)
-{
-    uint32_t *before = ix->edges;
-    size_t n_before = ix->cap_edges;
-
-    ix->cap_edges *= 2;
-    ix->edges = xcalloc(ix->cap_edges, sizeof(*ix->edges));
-    for (size_t i = 0; i < n_before; i++) {
-        if (before[i] != ROOT) {
-            const struct node *n = &ix->nodes[before[i]];
-
-            ix->edges[edge_find(ix, n->parent, n->local)] = before[i];
-        }
-    }
-    free(before);
-}
-
-static void edge_remove(struct prefix_index *ix, uint32_t parent, uint64_t local)
-{
-    size_t mask = ix->cap_edges - 1, hole = edge_find(ix, parent, local);
-
-    assert(ix->edges[hole] != ROOT);
-    for (size_t i = (hole + 1) & mask; ix->edges[i] != ROOT; i = (i + 1) & mask) {
-        const struct node *n = &ix->nodes[ix->edges[i]];
-        size_t home = edge_home(ix, n->parent, n->local);
-
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            ix->edges[hole] = ix->edges[i];
-            hole = i;
-        }
-    }
-    ix->edges[hole] = ROOT;
-}
-
-/* --- nodes -------------------------------------------------------------------------------------
- */
-
-static uint32_t node_take_free(struct prefix_index *ix)
-{
-    uint32_t id = ix->first_free;
-
-    if (id != NO_NODE) {
-        ix->first_free = ix->nodes[id].parent;
-        return id;
-    }
-    if (ix->n_nodes == ix->cap_nodes) {
-        ix->cap_nodes *= 2;
-        ix->nodes = xreallocarray(ix->nodes, ix->cap_nodes, sizeof(*ix->nodes));
-    }
-    return ix->n_nodes++;
-}
-
-static uint32_t node_need_child(struct prefix_index *ix, uint32_t parent, uint64_t local)
-{
-    size_t at = edge_find(ix, parent, local);
-    uint32_t id = ix->edges[at];
-
-    if (id != ROOT)
-        return id;
-    if ((ix->n_live + 1) * 4 > ix->cap_edges * 3) {
-        edges_grow(ix);
-        at = edge_find(ix, parent, local);
-    }
-    id = node_take_free(ix);
-    ix->nodes[id] = (struct node){.local = local, .parent = parent, .cap_holders = INLINE_HOLDERS};
-    ix->edges[at] = id;
-    ix->nodes[parent].n_children++;
-    ix->n_live++;
-    return id;
-}
-
-/* Frees the node and then upwards whatever only led to it. */
-static void node_prune(struct prefix_index *ix, uint32_t id)
-{
-    while (id != ROOT && ix->nodes[id].n_holders == 0 && ix->nodes[id].n_children == 0) {
-        struct node *n = &ix->nodes[id];
-        uint32_t parent = n->parent;
-
-        edge_remove(ix, parent, n->local);
-        if (n->cap_holders > INLINE_HOLDERS) {
-            ix->holder_bytes -= n->cap_holders * sizeof(struct holder);
-            free(n->heap);
-        }
-        *n = (struct node){.parent = ix->first_free};
-        ix->first_free = id;
-        ix->n_live--;
-        ix->nodes[parent].n_children--;
-        id = parent;
-    }
-}
-
-static struct holder *holders_of(struct node *n)
-{
-    return n->cap_holders > INLINE_HOLDERS ? n->heap : n->here;
-}
-
-static const struct holder *holders_of_const(const struct node *n)
-{
-    return n->cap_holders > INLINE_HOLDERS ? n->heap : n->here;
-}
-
-static void holders_grow(struct prefix_index *ix, struct node *n)
-{
-    uint32_t cap = n->cap_holders * 2;
-    struct holder *bigger = xreallocarray(NULL, cap, sizeof(*bigger));
-
-    memcpy(bigger, holders_of(n), n->n_holders * sizeof(*bigger));
-    if (n->cap_holders > INLINE_HOLDERS) {
-        ix->holder_bytes -= n->cap_holders * sizeof(*bigger);
-        free(n->heap);
-    }
-    n->heap = bigger;
-    n->cap_holders = cap;
-    ix->holder_bytes += cap * sizeof(*bigger);
-}
-
-static void holder_add(struct prefix_index *ix, uint32_t id, uint32_t slot)
-{
-    struct node *n = &ix->nodes[id];
-    struct holder *h = holders_of(n);
-
-    for (uint32_t i = 0; i < n->n_holders; i++) {
-        if (h[i].slot == slot) {
-            h[i].refs++;
-            return;
-        }
-    }
-    if (n->n_holders == n->cap_holders) {
-        holders_grow(ix, n);
-        h = holders_of(n);
-    }
-    h[n->n_holders++] = (struct holder){slot, 1};
-}
-
-static void holder_drop(struct prefix_index *ix, uint32_t id, uint32_t slot)
-{
-    struct node *n = &ix->nodes[id];
-    struct holder *h = holders_of(n);
-    uint32_t i = 0;
-
-    while (i < n->n_holders && h[i].slot != slot)
-        i++;
-    assert(i < n->n_holders);
-    if (--h[i].refs == 0)
-        h[i] = h[--n->n_holders];
-    node_prune(ix, id);
-}
-
-/* --- events ------------------------------------------------------------------------------------
- */
-
-static struct map64 *held_by(struct prefix_index *ix, uint32_t slot)
-{
+    assert(slot < TREE_SLOTS_MAX);
     if (slot >= ix->n_slots) {
         size_t n = MAX((size_t)slot + 1, ix->n_slots * 2);
 
@@ -259,85 +68,171 @@ static struct map64 *held_by(struct prefix_index *ix, uint32_t slot)
     return &ix->held[slot];
 }
 
-/* Notes that the worker calls node @id by @external; an older meaning of that hash ends. */
-static void remember(struct prefix_index *ix, uint32_t slot, uint64_t external, uint32_t id)
-{
-    bool is_new;
-    uint64_t *at = map64_put(&ix->held[slot], external, &is_new);
-    uint32_t before = (uint32_t)*at;
+/* --- blocks with several hashes ----------------------------------------------------------------
+ */
 
-    if (!is_new && before == id)
-        return;
-    *at = id;
-    holder_add(ix, id, slot);
-    if (is_new)
-        ix->n_entries++;
+static uint64_t more_key(uint32_t slot, uint32_t position)
+{
+    return (uint64_t)slot << 32 | position;
+}
+
+/* Whether the slot knows the block by another hash still; that one is counted off. */
+static bool more_take(struct prefix_index *ix, uint32_t slot, uint32_t position)
+{
+    uint64_t *count = ix->more.len ? map64_find(&ix->more, more_key(slot, position)) : NULL;
+
+    if (!count)
+        return false;
+    if (--*count == 0)
+        (void)map64_remove(&ix->more, more_key(slot, position), NULL);
+    if (ix->more.len == 0)
+        map64_done(&ix->more);
+    return true;
+}
+
+/* --- events ------------------------------------------------------------------------------------
+ */
+
+static void flush_marks(struct prefix_index *ix, struct touch *t)
+{
+    if (t->cells)
+        prefix_tree_mark(&ix->tree, t->node, t->slot, t->cells);
+    t->node = TREE_ROOT;
+    t->cells = 0;
+}
+
+static void flush_clears(struct prefix_index *ix, struct touch *t)
+{
+    if (t->cells)
+        prefix_tree_clear(&ix->tree, t->node, t->slot, t->cells);
+    t->node = TREE_ROOT;
+    t->cells = 0;
+}
+
+static void mark(struct prefix_index *ix, struct touch *t, uint32_t position)
+{
+    uint32_t cell = 1u << position % TREE_CELLS;
+
+    if (t->node != position / TREE_CELLS) {
+        flush_marks(ix, t);
+        t->node = position / TREE_CELLS;
+        t->had = prefix_tree_mask(&ix->tree, t->node, t->slot);
+    }
+    if ((t->had | t->cells) & cell)
+        ++*map64_put(&ix->more, more_key(t->slot, position), NULL);
     else
-        holder_drop(ix, before, slot);
+        t->cells |= cell;
+}
+
+static void clear(struct prefix_index *ix, struct touch *t, uint32_t position)
+{
+    if (more_take(ix, t->slot, position))
+        return;
+    if (t->node != position / TREE_CELLS) {
+        flush_clears(ix, t);
+        t->node = position / TREE_CELLS;
+    }
+    t->cells |= 1u << position % TREE_CELLS;
+}
+
+/* Notes that the worker calls the block at @position @external; an older meaning of that hash ends.
+ */
+static void remember(struct prefix_index *ix, struct touch *t, uint64_t external, uint32_t position)
+{
+    uint32_t *at = held_table_put(&ix->held[t->slot], external), before = *at;
+
+    if (before == position)
+        return;
+    *at = position;
+    mark(ix, t, position);
+    if (before) {
+        struct touch old = {.slot = t->slot};
+
+        flush_marks(ix, t); /* what is marked is safe from what the clearing frees */
+        clear(ix, &old, before);
+        flush_clears(ix, &old);
+    } else {
+        ix->n_entries++;
+    }
     ix->counts.stored++;
+}
+
+static int refuse(struct prefix_index *ix, int outcome)
+{
+    ix->counts.refused++;
+    return outcome;
 }
 
 int prefix_index_store(struct prefix_index *ix, uint32_t slot, const uint64_t *parent,
                        const struct prefix_block *blocks, size_t n)
 {
-    struct map64 *held = held_by(ix, slot);
-    uint32_t at = ROOT;
+    struct held_table *held = held_by(ix, slot);
+    struct touch t = {.slot = slot};
+    uint32_t at = parent ? held_table_find(held, *parent) : TREE_ROOT;
+    int outcome = 0;
 
-    if (parent) {
-        const uint64_t *known = map64_find(held, *parent);
+    if (parent && !at) {
+        ix->counts.orphans++;
+        return PREFIX_NO_PARENT;
+    }
+    for (size_t i = 0; i < n && outcome == 0; i++) {
+        const uint64_t *before = i > 0 ? &blocks[i - 1].external : parent;
 
-        if (!known) {
-            ix->counts.orphans++;
-            return PREFIX_NO_PARENT;
+        if (held->cap && i + AHEAD < n)
+            held_table_prefetch(held, blocks[i + AHEAD].external);
+        if (before && *before == blocks[i].external) {
+            outcome = refuse(ix, PREFIX_INVALID);
+        } else if (ix->n_entries >= ix->max_entries && !held_table_find(held, blocks[i].external)) {
+            outcome = refuse(ix, PREFIX_FULL);
+        } else {
+            at = prefix_tree_need_child(&ix->tree, at, blocks[i].local);
+            remember(ix, &t, blocks[i].external, at);
         }
-        at = (uint32_t)*known;
     }
-    for (size_t i = 0; i < n; i++) {
-        if ((i > 0 && blocks[i].external == blocks[i - 1].external) ||
-            (i == 0 && parent && blocks[0].external == *parent)) {
-            ix->counts.refused++;
-            return PREFIX_INVALID;
-        }
-        if (ix->n_entries >= ix->max_entries && !map64_find(held, blocks[i].external)) {
-            ix->counts.refused++;
-            return PREFIX_FULL;
-        }
-        at = node_need_child(ix, at, blocks[i].local);
-        remember(ix, slot, blocks[i].external, at);
-    }
-    return 0;
+    flush_marks(ix, &t);
+    return outcome;
 }
 
 int prefix_index_remove(struct prefix_index *ix, uint32_t slot, const uint64_t *external, size_t n)
 {
-    struct map64 *held = held_by(ix, slot);
-    int outcome = 0;
+    struct held_table *held = held_by(ix, slot);
+    struct touch t = {.slot = slot};
+    size_t n_unknown = 0;
 
     for (size_t i = 0; i < n; i++) {
-        uint64_t id;
+        uint32_t position;
 
-        if (map64_remove(held, external[i], &id)) {
-            holder_drop(ix, (uint32_t)id, slot);
-            ix->n_entries--;
-            ix->counts.removed++;
-        } else {
-            ix->counts.unknown_removes++;
-            outcome = PREFIX_UNKNOWN;
-        }
+        if (held->cap && i + AHEAD < n)
+            held_table_prefetch(held, external[i + AHEAD]);
+        position = held_table_remove(held, external[i]);
+        if (position)
+            clear(ix, &t, position);
+        else
+            n_unknown++;
     }
-    return outcome;
+    flush_clears(ix, &t);
+    ix->n_entries -= n - n_unknown;
+    ix->counts.removed += n - n_unknown;
+    ix->counts.unknown_removes += n_unknown;
+    return n_unknown ? PREFIX_UNKNOWN : 0;
 }
 
 void prefix_index_clear(struct prefix_index *ix, uint32_t slot)
 {
-    struct map64 *held = held_by(ix, slot);
-    uint64_t external, id;
-    size_t at = 0;
+    struct held_table *held = held_by(ix, slot);
+    struct touch t = {.slot = slot};
 
-    while (map64_next(held, &at, &external, &id))
-        holder_drop(ix, (uint32_t)id, slot);
+    for (uint32_t i = 0; i < held->cap; i++) {
+        uint32_t ahead = i + AHEAD < held->cap ? held->entries[i + AHEAD].position : 0;
+
+        if (ahead)
+            __builtin_prefetch(tree_node(&ix->tree, ahead / TREE_CELLS));
+        if (held->entries[i].position)
+            clear(ix, &t, held->entries[i].position);
+    }
+    flush_clears(ix, &t);
     ix->n_entries -= held->len;
-    map64_done(held);
+    held_table_done(held);
 }
 
 size_t prefix_index_held(const struct prefix_index *ix, uint32_t slot)
@@ -348,70 +243,144 @@ size_t prefix_index_held(const struct prefix_index *ix, uint32_t slot)
 /* --- lookup ------------------------------------------------------------------------------------
  */
 
+/* A lookup on its way down. Whoever has held everything so far scores `written`, nobody else does,
+ * and would score `depth` if it were written: nodes whose holders are the same as above need not
+ * touch the scores. */
+struct walk {
+    uint32_t *scores;
+    size_t n_slots;
+    uint32_t depth, written;
+    struct tree_node *last; /* the node above, NULL at first, */
+    uint32_t last_matched;  /* and how many of its cells matched */
+};
+
+static uint32_t cells_matched(const struct tree_node *n, const uint64_t *local, size_t left)
+{
+    uint32_t most = (uint32_t)MIN((size_t)n->len, left), i = 0;
+
+    if (memcmp(n->local, local, most * sizeof(*local)) == 0)
+        return most;
+    while (n->local[i] == local[i])
+        i++;
+    return i;
+}
+
+static bool holders_are_same(struct tree_node *a, struct tree_node *b)
+{
+    return a->n_holders == b->n_holders &&
+           memcmp(tree_holders(a), tree_holders(b), a->n_holders * sizeof(uint32_t)) == 0;
+}
+
+static void write_depth(struct walk *w)
+{
+    const uint32_t *h = w->last ? tree_holders(w->last) : NULL;
+
+    for (uint32_t i = 0; h && i < w->last->n_holders; i++)
+        if (h[i] >> 16 < w->n_slots && w->scores[h[i] >> 16] == w->written)
+            w->scores[h[i] >> 16] = w->depth;
+    w->written = w->depth;
+}
+
+/* Scores who still holds everything; returns the highest score, depth + @matched if one goes on. */
+static uint32_t score_holders(struct walk *w, struct tree_node *n, uint32_t matched)
+{
+    const uint32_t *h = tree_holders(n);
+    uint32_t longest = 0;
+
+    for (uint32_t i = 0; i < n->n_holders && h[i] >> 16 < w->n_slots; i++) {
+        uint32_t *score = &w->scores[h[i] >> 16];
+        uint32_t leading = (uint32_t)__builtin_ctz(~(h[i] & 0xFFFF));
+
+        if (*score != w->depth)
+            continue;
+        *score += MIN(leading, matched);
+        longest = MAX(longest, *score);
+    }
+    return MAX(longest, w->depth);
+}
+
+/* One node further; false when nobody goes on. */
+static bool walk_node(struct walk *w, struct tree_node *n, uint32_t matched)
+{
+    bool same = w->last && matched <= w->last_matched && holders_are_same(n, w->last);
+    uint32_t longest = w->depth + matched;
+
+    if (!same) {
+        if (w->written != w->depth)
+            write_depth(w);
+        longest = score_holders(w, n, matched);
+        w->written = w->depth + matched;
+    }
+    w->last = n;
+    w->last_matched = matched;
+    if (longest < w->depth + matched) {
+        w->depth = w->written = longest;
+        return false;
+    }
+    w->depth = longest;
+    return true;
+}
+
 size_t prefix_index_match(const struct prefix_index *ix, const uint64_t *local, size_t n,
                           uint32_t *ret_scores, size_t n_slots)
 {
-    uint32_t at = ROOT;
-    uint32_t depth = 0;
+    struct walk w = {.scores = ret_scores, .n_slots = n_slots};
+    uint32_t at = n ? prefix_tree_child(&ix->tree, TREE_ROOT, local[0]) : TREE_ROOT;
 
     memset(ret_scores, 0, n_slots * sizeof(*ret_scores));
-    while (depth < n) {
-        const struct holder *h;
-        bool anyone = false;
+    while (at != TREE_ROOT) {
+        uint32_t id = at / TREE_CELLS, matched;
+        struct tree_node *node = tree_node(&ix->tree, id);
 
-        at = ix->edges[edge_find(ix, at, local[depth])];
-        if (at == ROOT)
+        if (node->next)
+            __builtin_prefetch(tree_node(&ix->tree, node->next));
+        matched = cells_matched(node, local + w.depth, n - w.depth);
+        if (!walk_node(&w, node, matched) || w.depth == n)
             break;
-        h = holders_of_const(&ix->nodes[at]);
-        for (uint32_t i = 0; i < ix->nodes[at].n_holders; i++) {
-            /* Only who holds all blocks before this one may count it. */
-            if (h[i].slot < n_slots && ret_scores[h[i].slot] == depth) {
-                ret_scores[h[i].slot] = depth + 1;
-                anyone = true;
-            }
-        }
-        if (!anyone)
-            break;
-        depth++;
+        at = prefix_tree_child(&ix->tree, tree_position(id, matched - 1), local[w.depth]);
     }
-    return depth;
+    if (w.written != w.depth)
+        write_depth(&w);
+    return w.depth;
 }
+
+/* --- figures and invariants --------------------------------------------------------------------
+ */
 
 struct prefix_stats prefix_index_stats(const struct prefix_index *ix)
 {
     struct prefix_stats s = ix->counts;
 
-    s.nodes = ix->n_live;
+    s.nodes = ix->tree.n_cells;
     s.entries = ix->n_entries;
-    s.bytes = sizeof(*ix) + ix->cap_nodes * sizeof(*ix->nodes) +
-              ix->cap_edges * sizeof(*ix->edges) + ix->n_slots * sizeof(*ix->held) +
-              ix->holder_bytes;
+    s.bytes = sizeof(*ix) + prefix_tree_bytes(&ix->tree) + map64_bytes(&ix->more) +
+              ix->n_slots * sizeof(*ix->held);
     for (size_t i = 0; i < ix->n_slots; i++)
-        s.bytes += map64_bytes(&ix->held[i]);
+        s.bytes += held_table_bytes(&ix->held[i]);
     return s;
 }
 
 void prefix_index_check(const struct prefix_index *ix)
 {
-    size_t edges = 0, entries = 0, refs = 0, children = 0;
+    size_t pairs = prefix_tree_check(&ix->tree), entries = 0, at = 0;
+    uint64_t key, count;
 
-    for (size_t i = 0; i < ix->cap_edges; i++) {
-        if (ix->edges[i] != ROOT) {
-            const struct node *n = &ix->nodes[ix->edges[i]];
+    while (map64_next(&ix->more, &at, &key, &count))
+        pairs += count;
+    for (uint32_t slot = 0; slot < ix->n_slots; slot++) {
+        const struct held_table *held = &ix->held[slot];
+        size_t n = 0;
 
-            assert(edge_find(ix, n->parent, n->local) == i);
-            assert(n->n_holders > 0 || n->n_children > 0);
-            for (uint32_t k = 0; k < n->n_holders; k++)
-                refs += holders_of_const(n)[k].refs;
-            children += n->n_children;
-            edges++;
+        for (uint32_t i = 0; i < held->cap; i++) {
+            uint32_t position = held->entries[i].position;
+
+            n += position != 0;
+            assert(!position || prefix_tree_mask(&ix->tree, position / TREE_CELLS, slot) &
+                                    1u << position % TREE_CELLS);
         }
+        assert(n == held->len);
+        entries += n;
     }
-    assert(edges == ix->n_live);
-    assert(children + ix->nodes[ROOT].n_children == edges);
-    for (size_t i = 0; i < ix->n_slots; i++)
-        entries += ix->held[i].len;
     assert(entries == ix->n_entries);
-    assert(refs == entries);
-    (void)edges, (void)entries, (void)refs, (void)children;
+    assert(pairs == entries);
 }

@@ -2,18 +2,23 @@
 /*
  * Prefix index: which worker holds which KV blocks.
  *
- *     root ── A ── B ── C        a node is a block in its context, reached by local hashes;
- *             {0,1} {0,1} {0}    below each the slots of the workers that hold it
- *              └── D             a worker finds "its" block by the hash that its engine gave it
- *                 {1}            (external hash), which is opaque to us
+ *     root ── A B C ── D         a block is known in its context, reached by local hashes; each
+ *              └── E F           knows the slots of the workers that hold it. A worker finds "its"
+ *                                block by the hash that its engine gave it (external hash), which
+ *                                is opaque to us
  *
  * A worker's score for a prompt is the number of leading blocks that it holds without a gap. Stores
- * and removes are idempotent. A node goes when no worker holds it and nothing hangs below it, so
- * memory follows what workers hold. Depth costs no recursion anywhere.
+ * and removes are idempotent. A block goes when no worker holds it and nothing follows it, so
+ * memory follows what workers hold: about 25 bytes per (worker, block). Depth costs no recursion.
  *
- * Costs: a store or remove of a block is O(1) in the number of workers and blocks (O(holders) of
- * that node); a lookup is O(matched blocks × holders); dropping a worker O(its blocks). Pure; one
- * thread: the loop that routes.
+ * Costs: a store or remove of a block is one table access, and a search among the block's holders
+ * per 16 blocks; a lookup is a comparison of the prompt's hashes, a comparison of holder lists per
+ * 16 blocks, and O(holders) where those change; dropping a worker is O(its blocks).
+ *
+ * Pure; one thread: the loop that routes. What a version with many readers and several writers can
+ * rely on: nodes never move, a block keeps its position while it exists, growth only fills cells
+ * behind a node's length, a worker's table has one writer. It needs the lengths, links and holder
+ * words as atomics and a grace period before nodes and holder lists are freed.
  */
 #pragma once
 
@@ -45,7 +50,7 @@ struct prefix_stats {
     uint64_t stored, removed, orphans, refused, unknown_removes;
 };
 
-/* @max_entries bounds (worker, block) pairs. Never NULL. */
+/* @max_entries bounds (worker, block) pairs; slots are below 65,536. Never NULL. */
 struct prefix_index *prefix_index_new(size_t max_entries);
 struct prefix_index *prefix_index_free(struct prefix_index *ix);
 DEFINE_CLEANUP(struct prefix_index *, prefix_index_free)

@@ -209,11 +209,201 @@ static void random_operations_match_sets(void **state)
     free(o);
 }
 
+/*
+ * The same with long chains, which span several nodes, part in their middles and at their ends, and
+ * are lost in pieces; with enough workers that holders leave their nodes; with engines that know a
+ * block by two hashes, or use a hash anew for another block. A path follows the trunk of its family
+ * down to where it turns off.
+ */
+enum {
+    FAMILIES = 2,
+    TURNS = 6,
+    VARIANTS = 2,
+    LONG = 50,
+    FLEET = 40,
+    PATHS = FAMILIES * TURNS * VARIANTS,
+    BLOCKS_ALL = LONG * (FAMILIES + PATHS),
+    HASHES = 2 * BLOCKS_ALL,
+};
+
+struct fleet {
+    uint16_t meaning[FLEET][HASHES];   /* block + 1 by hash, 0 = not held */
+    uint16_t count[FLEET][BLOCKS_ALL]; /* hashes that mean the block */
+};
+
+/* Number of the block at @depth of the path; paths that agree so far have the same. */
+static uint64_t block_of(size_t path, size_t depth)
+{
+    static const size_t turns[TURNS] = {1, 15, 16, 17, 31, 40};
+    size_t family = path % FAMILIES, turn = turns[path / FAMILIES % TURNS];
+
+    return depth < turn ? family * LONG + depth : (FAMILIES + path) * LONG + depth;
+}
+
+static void fleet_forget(struct fleet *o, uint32_t w, uint64_t hash)
+{
+    if (o->meaning[w][hash])
+        o->count[w][o->meaning[w][hash] - 1]--;
+    o->meaning[w][hash] = 0;
+}
+
+static uint64_t some_hash_of(uint64_t block)
+{
+    return rng(200) ? block * 2 + (rng(8) == 0) : rng(HASHES);
+}
+
+static void fleet_store(struct prefix_index *ix, struct fleet *o, uint32_t w)
+{
+    struct prefix_block blocks[LONG];
+    size_t path = rng(PATHS), from = rng(3) ? 0 : rng(LONG), n = 1 + rng(LONG - from);
+    uint64_t parent = from ? some_hash_of(block_of(path, from - 1)) : 0;
+    bool known = from == 0 || o->meaning[w][parent] == block_of(path, from - 1) + 1;
+
+    if (from && !known && o->meaning[w][parent])
+        return; /* the chain would go on below another block: a path that the oracle has not */
+    for (size_t i = 0; i < n; i++) {
+        uint64_t block = block_of(path, from + i), before = i ? blocks[i - 1].external : parent;
+
+        blocks[i] = B(some_hash_of(block), block * UINT64_C(0x9E3779B97F4A7C15));
+        if (blocks[i].external == before && (i || from))
+            blocks[i].external ^= 1;
+    }
+    assert_int_equal(prefix_index_store(ix, w, from ? &parent : NULL, blocks, n),
+                     known ? 0 : PREFIX_NO_PARENT);
+    for (size_t i = 0; known && i < n; i++) {
+        uint64_t block = block_of(path, from + i);
+
+        fleet_forget(o, w, blocks[i].external);
+        o->meaning[w][blocks[i].external] = (uint16_t)(block + 1);
+        o->count[w][block]++;
+    }
+}
+
+/* A stretch of a path, from its end or from its start, under either hash. */
+static void fleet_remove(struct prefix_index *ix, struct fleet *o, uint32_t w)
+{
+    uint64_t hashes[LONG];
+    size_t path = rng(PATHS), from = rng(LONG), n = 1 + rng(LONG - from);
+    bool upwards = rng(2), all_known = true;
+
+    for (size_t i = 0; i < n; i++) {
+        hashes[i] = some_hash_of(block_of(path, upwards ? from + n - 1 - i : from + i));
+        for (size_t k = 0; k < i; k++)
+            all_known &= hashes[k] != hashes[i];
+        all_known &= o->meaning[w][hashes[i]] != 0;
+    }
+    assert_int_equal(prefix_index_remove(ix, w, hashes, n), all_known ? 0 : PREFIX_UNKNOWN);
+    for (size_t i = 0; i < n; i++)
+        fleet_forget(o, w, hashes[i]);
+}
+
+static void fleet_lookup(const struct prefix_index *ix, const struct fleet *o)
+{
+    uint64_t local[LONG];
+    uint32_t scores[FLEET], longest = 0;
+    size_t path = rng(PATHS), n = rng(LONG + 1), n_slots = rng(2) ? FLEET : 1 + rng(FLEET);
+    size_t got;
+
+    for (size_t i = 0; i < n; i++)
+        local[i] = block_of(path, i) * UINT64_C(0x9E3779B97F4A7C15);
+    got = prefix_index_match(ix, local, n, scores, n_slots);
+    for (uint32_t w = 0; w < n_slots; w++) {
+        uint32_t want = 0;
+
+        while (want < n && o->count[w][block_of(path, want)])
+            want++;
+        assert_int_equal(scores[w], want);
+        longest = MAX(longest, want);
+    }
+    assert_int_equal(got, longest);
+}
+
+/* Blocks that a worker holds or that something held hangs below. */
+static size_t fleet_nodes(const struct fleet *o)
+{
+    bool needed[BLOCKS_ALL] = {false};
+    size_t n = 0;
+
+    for (size_t path = 0; path < PATHS; path++) {
+        bool below = false;
+
+        for (size_t depth = LONG; depth-- > 0;) {
+            uint64_t block = block_of(path, depth);
+
+            for (uint32_t w = 0; w < FLEET; w++)
+                below |= o->count[w][block] > 0;
+            needed[block] |= below;
+        }
+    }
+    for (size_t i = 0; i < BLOCKS_ALL; i++)
+        n += needed[i];
+    return n;
+}
+
+static void long_chains_match_sets(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+    AUTO(mem_free) struct fleet *o = xcalloc(1, sizeof(*o));
+
+    (void)state;
+    for (int step = 0; step < 60000; step++) {
+        uint32_t w = (uint32_t)rng(FLEET);
+        uint64_t fill = step / 10000 % 2 ? 3 : 6; /* it grows, then shrinks, and so on */
+
+        if (rng(1000) == 0) {
+            prefix_index_clear(ix, w);
+            for (uint64_t hash = 0; hash < HASHES; hash++)
+                fleet_forget(o, w, hash);
+        } else if (rng(10) < fill) {
+            fleet_store(ix, o, w);
+        } else {
+            fleet_remove(ix, o, w);
+        }
+        fleet_lookup(ix, o);
+        if (step % 1000 == 0) {
+            prefix_index_check(ix);
+            assert_int_equal(prefix_index_stats(ix).nodes, fleet_nodes(o));
+        }
+    }
+    for (uint32_t w = 0; w < FLEET; w++)
+        prefix_index_clear(ix, w);
+    prefix_index_check(ix);
+    assert_int_equal(prefix_index_stats(ix).nodes, 0);
+    assert_int_equal(prefix_index_stats(ix).entries, 0);
+}
+
+/* What workers held comes back when they leave. */
+static void memory_returns(void **state)
+{
+    enum { CHAINS = 2000, WORKERS_MANY = 100 };
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+    struct prefix_block chain[LONG];
+    size_t before, full;
+
+    (void)state;
+    for (uint32_t w = 0; w < WORKERS_MANY; w++)
+        prefix_index_clear(ix, w);
+    before = prefix_index_stats(ix).bytes;
+    for (uint64_t c = 0; c < CHAINS; c++) {
+        for (uint64_t i = 0; i < LONG; i++)
+            chain[i] = B(i < 20 ? i + 1 : c * LONG + i + 1, i < 20 ? i : c * LONG + i);
+        assert_int_equal(prefix_index_store(ix, (uint32_t)(c % WORKERS_MANY), NULL, chain, LONG),
+                         0);
+    }
+    full = prefix_index_stats(ix).bytes;
+    assert_true(full > 20 * before || full > before + 1000000);
+    prefix_index_check(ix);
+    for (uint32_t w = 0; w < WORKERS_MANY; w++)
+        prefix_index_clear(ix, w);
+    assert_in_range(prefix_index_stats(ix).bytes, 1, before + 1024);
+}
+
 int main(void)
 {
     return TEST_RUN(T(scores_count_leading_blocks_without_a_gap), T(an_orphan_never_enters),
                     T(stores_and_removes_are_idempotent),
                     T(one_block_under_two_hashes_stays_until_both_are_removed),
                     T(a_block_that_follows_itself_is_refused), T(the_bound_refuses_what_is_new),
-                    T(a_chain_of_a_million_blocks_needs_no_stack), T(random_operations_match_sets));
+                    T(a_chain_of_a_million_blocks_needs_no_stack), T(random_operations_match_sets),
+                    T(long_chains_match_sets), T(memory_returns));
 }
