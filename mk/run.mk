@@ -19,10 +19,11 @@ try: ## the A/B comparison as processes on loopback: no Kubernetes, no root
 	$(Q)$(MAKE) all
 	$(Q)BUILD=$(abspath $(BUILD)) e2e/demo/try
 
+# In the cluster's network, where pods and Services have addresses; its files are the machine's.
 e2e: $(VENV_STAMP) $(IMAGE_TAR) ## end-to-end tests, on the cluster
 	$(Q)$(CLUSTER) up
 	$(Q)$(CLUSTER) load $(IMAGE_TAR)
-	$(Q)$(PYTEST) e2e
+	$(Q)$(CLUSTER) in $(PYTEST) e2e
 
 test: deps ## set up all it needs, then run every test
 	$(Q)BUILD=$(abspath $(BUILD)) e2e/tools/run-all

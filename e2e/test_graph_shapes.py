@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a graph may ask for, on the cluster: claims, probes, GPUs, vendors' images; and how it goes."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from live import (CLAIMS, COMPONENTS, DEPLOYMENTS, EVENTS, IMAGE, SERVICES, Graph, condition, eventually, graph, left_of,
+                  mocker, probe, prompt, restarts)
+
+pytestmark = pytest.mark.cluster
+MOUNT = [{"name": "models", "mountPoint": "/models"}]
+
+
+@pytest.fixture
+def namespace(platform, request):
+    name = "shape-" + re.sub(r"\W|_", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
+    with platform.namespace(name) as ns:
+        yield ns
+
+
+def worker(**container):
+    """A worker service whose container is the mocker with this on top."""
+    return {"extraPodSpec": {"mainContainer": mocker() | container}}
+
+
+def not_ready(made, words):
+    """Waits until the Ready condition is False and says these words."""
+    def holds():
+        item = made.get()
+        now = condition(item, "Ready")
+        return now.get("status") == "False" and all(word in now["message"] for word in words) and item
+    return eventually(holds, f"Ready is False and names {words}", 30)
+
+
+def writes_to_claim(made, name):
+    """The pods of the workers mount the claim and may write to it."""
+    (pod,) = made.pods("Worker")
+    volumes = [v["name"] for v in pod["spec"]["volumes"]
+               if v.get("persistentVolumeClaim", {}).get("claimName") == name]
+    assert volumes
+    made.platform.kube.kubectl("exec", pod["metadata"]["name"], "-n", made.ns, "--", "/bin/sh", "-c",
+                               "echo weights >/models/file && grep weights /models/file")
+
+
+def test_claim_that_the_graph_creates(platform, namespace):
+    made = platform.apply(namespace, graph(
+        "claims", 1, worker={"volumeMounts": MOUNT},
+        pvcs=[{"name": "models", "create": True, "size": "1Gi", "storageClass": "shared-rwx",
+               "volumeAccessMode": "ReadWriteMany"}]))
+    made.ready()
+    claim = platform.api.get(CLAIMS.format(ns=namespace) + "/models")
+    assert claim["status"]["phase"] == "Bound"
+    assert claim["spec"]["storageClassName"] == "shared-rwx" and claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    writes_to_claim(made, "models")
+
+
+def test_claim_that_is_missing_and_then_exists(platform, namespace):
+    made = platform.apply(namespace, graph("claims", 1, worker={"volumeMounts": MOUNT},
+                                           pvcs=[{"name": "models", "create": False}]))
+    item = not_ready(made, ['"models" not found'])
+    assert item["status"]["state"] == "failed"
+    assert not platform.api.items(DEPLOYMENTS.format(ns=namespace))
+    platform.api.call("POST", CLAIMS.format(ns=namespace), {
+        "metadata": {"name": "models"},
+        "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "shared-rwx",
+                 "resources": {"requests": {"storage": "1Gi"}}}})
+    made.ready()
+    writes_to_claim(made, "models")
+    made.delete()
+    eventually(lambda: not left_of(platform.api, namespace), "the graph gone", 60)
+    assert platform.api.get(CLAIMS.format(ns=namespace) + "/models"), "a claim that is not the graph's"
+
+
+def test_startup_probe_that_gives_time_and_one_that_does_not(platform, namespace):
+    """Two workers that take 8 s to start: the user's probe decides what becomes of them."""
+    late = mocker("--startup-time", "8")
+    body = graph("probes", 1, worker=worker(args=late["args"], startupProbe=probe("/health", 9090, 1, 40)))
+    body["spec"]["services"]["Hasty"] = {
+        "componentType": "worker", "replicas": 1,
+        "extraPodSpec": {"mainContainer": late | {"startupProbe": probe("/health", 9090, 1, 2)}}}
+    made = platform.apply(namespace, body)
+    eventually(lambda: sum(restarts(made.pods("Hasty")).values()) > 0, "the hasty one restarted", 40)
+    eventually(lambda: made.get()["status"]["services"]["Worker"].get("readyReplicas") == 1, "the patient one ready", 40)
+    (pod,) = made.pods("Worker")
+    assert set(restarts([pod]).values()) == {0}
+    mine = pod["spec"]["containers"][0]["startupProbe"]
+    assert {key: mine[key] for key in ("failureThreshold", "periodSeconds")} == {
+        "failureThreshold": 40, "periodSeconds": 1}
+    not_ready(made, ["probes-hasty"])
+    assert any("Startup probe failed" in event["message"] for event in platform.api.items(EVENTS.format(ns=namespace)))
+
+
+def test_gpus_that_the_cluster_has_and_has_not(platform, namespace):
+    made = platform.apply(namespace, graph("gpus", 1, worker={"resources": {"limits": {"gpu": "2"}}}))
+    made.ready()
+    (pod,) = made.pods("Worker")
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    greedy = platform.apply(namespace, graph("greedy", 1, worker={"resources": {"limits": {"gpu": "99"}}}))
+    item = not_ready(greedy, ["greedy-worker", "Insufficient nvidia.com/gpu"])
+    assert item["status"]["state"] == "pending"
+    # Corrected, it comes up.
+    greedy.patch(services={"Worker": {"resources": {"limits": {"gpu": "1"}}}})
+    greedy.ready()
+    greedy.serving(1)
+
+
+def test_a_removed_service_and_a_deleted_graph_leave_nothing(platform, namespace):
+    body = graph("going", 1)
+    body["spec"]["services"]["Second"] = {"componentType": "worker", "replicas": 1, "subComponentType": "decode",
+                                          "extraPodSpec": {"mainContainer": mocker("--endpoint", "dyn://x.y.generate")}}
+    made = platform.apply(namespace, body)
+    made.ready()
+    made.patch(services={"Second": None})
+    eventually(lambda: not [name for name in left_of(platform.api, namespace) if "second" in name],
+               "everything of the service gone")
+    assert not made.pods("Second")
+    made.ready()
+    assert set(made.get()["status"]["services"]) == {"Frontend", "Worker"}
+    made.serving(1).complete(prompt("still served", 2))
+    made.delete()
+    eventually(lambda: made.get() is None, "the graph gone")
+    eventually(lambda: not left_of(platform.api, namespace), "everything of the graph gone", 60)
+
+
+def test_a_graph_that_is_invalid_says_where(platform, namespace):
+    made = platform.apply(namespace, graph("wrong", 1, worker={"sharedMemory": {"disabled": False}}))
+    item = not_ready(made, ["spec.services[Worker].sharedMemory.size"])
+    assert item["status"]["state"] == "failed"
+    assert not platform.api.items(COMPONENTS.format(ns=namespace))
+
+
+@pytest.mark.parametrize("name", ["mocker__deploy__agg", "vllm__deploy__agg_router"], ids=["mocker", "vllm"])
+def test_vendors_graph_unmodified(platform, shared, namespace, name):
+    """Straight from the reference's repository: our frontend serves it; its worker images are not here."""
+    text = (shared / f"data/dgd/0.9.0/examples__backends__{name}.yaml").read_text()
+    platform.kube.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+    wanted = yaml.safe_load(text)
+    original = wanted["spec"]["services"]["Frontend"]["extraPodSpec"]["mainContainer"]["image"]
+    graphs = wanted["metadata"]["name"]
+    deployment = DEPLOYMENTS.format(ns=namespace) + f"/{graphs}-frontend"
+    eventually(lambda: ((platform.api.get(deployment) or {}).get("status") or {}).get("readyReplicas") == 1,
+               "the frontend ready", 60)
+    template = platform.api.get(deployment)["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == IMAGE
+    assert template["metadata"]["annotations"]["commutator.dev/original-image"] == original
+    assert platform.api.get(COMPONENTS.format(ns=namespace) + f"/{graphs}-frontend")["spec"]["extraPodSpec"][
+        "mainContainer"]["image"] == original, "what the user wrote stays"
+    made = Graph(platform, namespace, graphs)
+    service = platform.api.get(SERVICES.format(ns=namespace) + f"/{graphs}-frontend")
+    assert service["spec"]["ports"][0]["port"] == 8000
+    eventually(lambda: reachable(made), "the Service answers", 20)
+    assert made.health()["status"] == "healthy" and json.loads(made.fetch("/v1/models"))["data"] == []
+    status, answer = made.post({"model": "any", "prompt": "hello"})
+    assert status == 404, answer
+    if name.startswith("vllm"):
+        assert condition(made.get(), "RoutingApplied")["message"].startswith("mode kv")
+
+
+def reachable(made):
+    try:
+        return made.health()
+    except OSError:
+        return False
