@@ -240,8 +240,9 @@ def measure(api, children, operator, few, options):
     total = sum(made.values())
     print(f"  writes per graph: {dict((r + '/status' * s, n / few) for (r, s), n in made.items() if n)}",
           file=sys.stderr)
-    # Every object that the operator looks after: the children and the graph itself.
-    tell("operator.writes_per_object", total / few / (N_CHILDREN + 1), "requests", round(31.0 / 13, 2))
+    # Every object that the operator looks after: the children and the graph itself, status included.
+    # (The reference made 13 children with 31.0 writes; over the children alone that is its 2.4.)
+    tell("operator.writes_per_object", total / few / (N_CHILDREN + 1), "requests", round(31.0 / 14, 2))
     tell("operator.status_writes_per_graph", status / few, "requests", 14.2)
     tell("operator.create_to_children_ms", times[len(times) // 2], "ms", 165,
          p90=round(times[int(len(times) * .9)], 1), p99=round(times[int(len(times) * .99)], 1))
