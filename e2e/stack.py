@@ -10,7 +10,8 @@
 
 Ports are free ones that the programs tell us. Leaving the block stops everything and checks that
 nothing leaked: no booking and no stream is left, and every program exits 0 on SIGTERM. Logs are
-printed for pytest, which shows them when a test fails. Only processes started here are signalled, each by its own handle.
+printed for pytest, which shows them when a test fails. Only processes started here are signalled,
+each by its own handle.
 """
 
 import contextlib

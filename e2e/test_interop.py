@@ -3,36 +3,22 @@
 
 import http.client
 import json
-import os
-import pathlib
 import re
 import socket
-import subprocess
-import sys
 
 import pytest
 
-from conftest import unavailable
+from conftest import ROOT, run, unavailable
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, until, words
-
-PINS = ["ai-dynamo==0.9.0", "ai-dynamo-runtime==0.9.0"]
-NEEDS = ["uvloop", "pydantic", "numpy", "kubernetes"]  # what its frontend and its mocker import
 
 
 @pytest.fixture(scope="session")
 def reference():
-    """Python of an environment with the reference, made once and kept."""
-    cache = pathlib.Path(os.environ.get("COMMUTATOR_CACHE") or
-                         pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "commutator")
-    venv = cache / "dynamo-0.9.0"
-    if not (venv / "complete").exists():
-        pip = [venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check"]
-        for command in ([sys.executable, "-m", "venv", "--clear", venv], [*pip, "--no-deps", *PINS], [*pip, *NEEDS]):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode != 0:
-                unavailable(f"ai-dynamo 0.9.0 cannot be installed: {done.stdout[-300:]}")
-        (venv / "complete").touch()
-    return venv / "bin/python"
+    """Python of an environment with the reference."""
+    made = run(ROOT / "e2e/tools/reference-venv", check=False)
+    if made.returncode != 0:
+        unavailable(f"ai-dynamo 0.9.0 cannot be installed: {made.stderr[-300:]}")
+    return made.stdout.strip()
 
 
 @pytest.fixture
