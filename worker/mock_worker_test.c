@@ -113,8 +113,7 @@ static void rig_close(struct rig *rig)
     loop_free(rig->loop);
 }
 
-/* --- calls
- * ------------------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static void read_usage(struct call *c, struct str json)
 {
@@ -209,8 +208,7 @@ static void send_prompt(struct rig *rig, struct call *c, size_t n, struct opt_u6
 }
 #define NONE ((struct opt_u64){false, 0})
 
-/* --- tests
- * ------------------------------------------------------------------------------------------ */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void a_prompt_is_answered_and_found_again(void **state)
 {
@@ -386,8 +384,7 @@ static void an_unregistered_worker_finishes_what_it_has(void **state)
     rig_close(&rig);
 }
 
-/* --- records
- * ---------------------------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
 struct seen {
     size_t n_puts, n_gones, n_kinds[4];

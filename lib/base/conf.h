@@ -19,25 +19,25 @@
 struct err;
 
 enum conf_type {
-    CONF_STR,      /* char *, owned by the struct, NULL when unset */
-    CONF_BOOL,     /* bool */
-    CONF_U64,      /* uint64_t */
-    CONF_F64,      /* double; NAN when unset without default */
+    CONF_STR,  /* char *, owned by the struct, NULL when unset */
+    CONF_BOOL, /* bool */
+    CONF_U64,  /* uint64_t */
+    CONF_F64,  /* double; NAN when unset without default */
     CONF_DURATION, /* uint64_t milliseconds; text "15m", "1.5s", "30s", "250ms"; bare number = seconds */
-    CONF_ENUM,     /* int; words in `words`, index is the value; '-' and '_' are the same */
+    CONF_ENUM, /* int; words in `words`, index is the value; '-' and '_' are the same */
 };
 
 struct conf_field {
-    const char *flag;   /* without dashes; NULL = environment only */
-    const char *alias;  /* a second flag name, or NULL */
-    const char *env;    /* NULL = flag only */
+    const char *flag;  /* without dashes; NULL = environment only */
+    const char *alias; /* a second flag name, or NULL */
+    const char *env;   /* NULL = flag only */
     const char *env_alias;
     enum conf_type type;
     size_t offset;
     const char *initial; /* default as text; NULL = zero/NULL/NAN */
     double min, max;     /* numbers; both 0 = no bounds */
     const char *const *words;
-    const char *help;    /* NULL hides the option from --help */
+    const char *help; /* NULL hides the option from --help */
 };
 
 struct conf_spec {

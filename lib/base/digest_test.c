@@ -56,8 +56,11 @@ static void base64_both_ways(void **state)
 {
     static const struct {
         struct str plain, coded;
-    } cases[] = {{STR(""), STR("")},         {STR("f"), STR("Zg==")},      {STR("fo"), STR("Zm8=")},
-                 {STR("foo"), STR("Zm9v")},  {STR("foob"), STR("Zm9vYg==")}};
+    } cases[] = {{STR(""), STR("")},
+                 {STR("f"), STR("Zg==")},
+                 {STR("fo"), STR("Zm8=")},
+                 {STR("foo"), STR("Zm9v")},
+                 {STR("foob"), STR("Zm9vYg==")}};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

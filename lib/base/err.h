@@ -18,8 +18,7 @@ struct err {
 };
 
 /* Writes the message and returns @code, which must be negative. @e may be NULL. */
-int err_set(struct err *e, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int err_set(struct err *e, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* As err_set(), with ": " and the text of @code's errno appended. */
 int err_errno(struct err *e, int code, const char *format, ...)

@@ -50,8 +50,8 @@ static inline void list_remove(struct list *link)
 }
 #define LIST_ENTRY(link, type, member) CONTAINER_OF(link, type, member)
 /* Safe against removal of the current element. */
-#define LIST_FOREACH(it, head, type, member)                                       \
-    for (type *it = LIST_ENTRY((head)->next, type, member),                        \
-              *it##_next = LIST_ENTRY(it->member.next, type, member);              \
-         &it->member != (head);                                                    \
+#define LIST_FOREACH(it, head, type, member)                                                       \
+    for (type *it = LIST_ENTRY((head)->next, type, member),                                        \
+              *it##_next = LIST_ENTRY(it->member.next, type, member);                              \
+         &it->member != (head);                                                                    \
          it = it##_next, it##_next = LIST_ENTRY(it##_next->member.next, type, member))

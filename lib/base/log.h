@@ -62,13 +62,12 @@ void log_emitf(const struct log_target *t, enum log_level level, const struct lo
 #define LOG_BOOL(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_BOOL, .b = (v)})
 
 /* log_info(&LG, "worker lost", LOG_U64("worker_id", id), LOG_STR("why", e.text)); fields optional */
-#define log_at_(level, target, message, ...)                                                 \
-    do {                                                                                     \
-        if (log_enabled((target), (level))) {                                                \
-            const struct log_field log_fields_[] = {{.key = NULL}, ##__VA_ARGS__};           \
-            log_emit((target), (level), (message), log_fields_ + 1,                          \
-                     ARRAY_LEN(log_fields_) - 1);                                            \
-        }                                                                                    \
+#define log_at_(level, target, message, ...)                                                       \
+    do {                                                                                           \
+        if (log_enabled((target), (level))) {                                                      \
+            const struct log_field log_fields_[] = {{.key = NULL}, ##__VA_ARGS__};                 \
+            log_emit((target), (level), (message), log_fields_ + 1, ARRAY_LEN(log_fields_) - 1);   \
+        }                                                                                          \
     } while (0)
 #define log_debug(target, message, ...) log_at_(LOG_DEBUG, target, message, ##__VA_ARGS__)
 #define log_info(target, message, ...) log_at_(LOG_INFO, target, message, ##__VA_ARGS__)

@@ -17,36 +17,43 @@
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) \
-    ({ __typeof__(a) min_a_ = (a); __typeof__(b) min_b_ = (b); min_a_ < min_b_ ? min_a_ : min_b_; })
-#define MAX(a, b) \
-    ({ __typeof__(a) max_a_ = (a); __typeof__(b) max_b_ = (b); max_a_ > max_b_ ? max_a_ : max_b_; })
-#define CONTAINER_OF(ptr, type, member) \
-    ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define MIN(a, b)                                                                                  \
+    ({                                                                                             \
+        __typeof__(a) min_a_ = (a);                                                                \
+        __typeof__(b) min_b_ = (b);                                                                \
+        min_a_ < min_b_ ? min_a_ : min_b_;                                                         \
+    })
+#define MAX(a, b)                                                                                  \
+    ({                                                                                             \
+        __typeof__(a) max_a_ = (a);                                                                \
+        __typeof__(b) max_b_ = (b);                                                                \
+        max_a_ > max_b_ ? max_a_ : max_b_;                                                         \
+    })
+#define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* Runs fn(local) when the variable leaves its scope. Declare with DEFINE_CLEANUP(type, fn). */
 #define AUTO(fn) __attribute__((cleanup(fn##_auto_)))
 
 /* DEFINE_CLEANUP(struct x *, x_free): x_free(NULL) must be harmless. */
-#define DEFINE_CLEANUP(type, fn)                                              \
-    static inline __attribute__((unused)) void fn##_auto_(type *cleanup_ptr_) \
-    {                                                                         \
-        (void)fn(*cleanup_ptr_);                                              \
+#define DEFINE_CLEANUP(type, fn)                                                                   \
+    static inline __attribute__((unused)) void fn##_auto_(type *cleanup_ptr_)                      \
+    {                                                                                              \
+        (void)fn(*cleanup_ptr_);                                                                   \
     }
 
 /* DEFINE_CLEANUP_EMBEDDED(struct x, x_done): for values, x_done(struct x *). */
-#define DEFINE_CLEANUP_EMBEDDED(type, fn)                                     \
-    static inline __attribute__((unused)) void fn##_auto_(type *cleanup_ptr_) \
-    {                                                                         \
-        fn(cleanup_ptr_);                                                     \
+#define DEFINE_CLEANUP_EMBEDDED(type, fn)                                                          \
+    static inline __attribute__((unused)) void fn##_auto_(type *cleanup_ptr_)                      \
+    {                                                                                              \
+        fn(cleanup_ptr_);                                                                          \
     }
 
 /* Moves ownership out of a pointer variable, which becomes NULL. */
-#define TAKE(p)                       \
-    ({                                \
-        __typeof__(p) taken_ = (p);   \
-        (p) = NULL;                   \
-        taken_;                       \
+#define TAKE(p)                                                                                    \
+    ({                                                                                             \
+        __typeof__(p) taken_ = (p);                                                                \
+        (p) = NULL;                                                                                \
+        taken_;                                                                                    \
     })
 
 /* Never return NULL; abort when memory is gone. */

@@ -24,20 +24,20 @@
 #include "lib/base/str.h"
 
 /* Runs the named tests as one group: int main(void) { return TEST_RUN(test_a, test_b); } */
-#define TEST_RUN(...)                                                       \
-    ({                                                                      \
-        const struct CMUnitTest tests_[] = {TEST_MAP_(__VA_ARGS__)};        \
-        cmocka_run_group_tests_name(__FILE__, tests_, NULL, NULL);          \
+#define TEST_RUN(...)                                                                              \
+    ({                                                                                             \
+        const struct CMUnitTest tests_[] = {TEST_MAP_(__VA_ARGS__)};                               \
+        cmocka_run_group_tests_name(__FILE__, tests_, NULL, NULL);                                 \
     })
 #define TEST_MAP_(...) __VA_ARGS__
 #define T(fn) cmocka_unit_test(fn)
 
 /* Prints the error when a call did not give what was expected. */
-#define EXPECT_OK(call, e)                                       \
-    do {                                                         \
-        int expect_r_ = (call);                                  \
-        if (expect_r_ != 0)                                      \
-            fail_msg("%s: %d: %s", #call, expect_r_, (e)->text); \
+#define EXPECT_OK(call, e)                                                                         \
+    do {                                                                                           \
+        int expect_r_ = (call);                                                                    \
+        if (expect_r_ != 0)                                                                        \
+            fail_msg("%s: %d: %s", #call, expect_r_, (e)->text);                                   \
     } while (0)
 
 /* Directory of the oracles, or NULL after a skip() message; fails when CI=true and it is absent. */

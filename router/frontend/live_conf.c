@@ -123,7 +123,8 @@ static void poll_file(void *arg)
     if (read_variables(c->spec.file, variables, &e) == 0)
         c->spec.changed(c->spec.arg, variables, ++c->file_generation);
     else
-        log_warn(&LG, "routing file cannot be read, keeping what is in force", LOG_STR("why", e.text));
+        log_warn(&LG, "routing file cannot be read, keeping what is in force",
+                 LOG_STR("why", e.text));
     drop_variables(variables);
 }
 

@@ -58,8 +58,7 @@ struct plane_client {
     struct plane_stats stats;
 };
 
-/* --- plane_client.c: streams
- * ---------------------------------------------------------------------- */
+/* --- plane_client.c: streams ------------------------------------------------------------------ */
 
 void plane_stream_expect(struct plane_stream *s, enum plane_wait wait); /* sets the deadline */
 /* Reports and ends. Not from within plane_client_send(). */
@@ -70,8 +69,7 @@ void plane_stream_acked(struct plane_stream *s);
 /* The connection home ended before the final item. */
 void plane_stream_broken(struct plane_stream *s);
 
-/* --- plane_link.c
- * --------------------------------------------------------------------------------- */
+/* --- plane_link.c ----------------------------------------------------------------------------- */
 
 /* Finds or makes a connection and sends the frame; failures are reported later. */
 void plane_pool_send(struct plane_client *c, struct plane_stream *s, const struct plane_address *a);
@@ -80,8 +78,7 @@ void plane_link_detach(struct plane_stream *s, bool drop);
 void plane_pools_free(struct plane_client *c);
 void plane_pool_forget(struct plane_client *c, const struct plane_address *a);
 
-/* --- plane_home.c
- * --------------------------------------------------------------------------------- */
+/* --- plane_home.c ----------------------------------------------------------------------------- */
 
 void plane_home_accept(void *client, struct tcp *take_conn);
 /* Parts home and stream. @kill: tells the worker to stop and closes; else drains to the sentinel.

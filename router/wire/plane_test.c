@@ -201,8 +201,7 @@ static void serve(void *arg, struct plane_request *rq)
         serve_items(rig);
 }
 
-/* --- the scripted worker
- * -------------------------------------------------------------------------- */
+/* --- the scripted worker ---------------------------------------------------------------------- */
 
 static void raw_continue(void *arg)
 {
@@ -313,8 +312,7 @@ static void script(struct rig *rig, const char *header, const char *body)
     two_part_put(&rig->raw_script, str_from(header), str_from(body));
 }
 
-/* --- set-up
- * --------------------------------------------------------------------------------------- */
+/* --- set-up ----------------------------------------------------------------------------------- */
 
 static void rig_init(struct rig *rig, const struct plane_client_conf *more)
 {
@@ -367,8 +365,7 @@ static void call_raw(struct rig *rig, struct call *c)
     call_send(rig, c, address);
 }
 
-/* --- tests
- * ---------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void test_normal(void **state)
 {
