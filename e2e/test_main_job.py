@@ -154,7 +154,8 @@ def test_a_mode_that_does_not_exist_changes_nothing(job):
     job.applied(job.flip("kv")[1])
     _, generation = job.flip("roulette")
     said = job.applied(generation, "False")
-    assert "roulette" in said["message"], said
+    assert said["reason"] == "Refused" and "roulette" in said["message"], said
+    assert eventually(lambda: job.events("RoutingRefused"), "an Event", 10)
     before = seen(job)
     job.complete(prompt("bad mode", 2))
     assert seen(job)["kv"] == before["kv"] + 1

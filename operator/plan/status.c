@@ -262,11 +262,12 @@ static void put_routing(struct json *status, const struct json *dgd, const struc
     const struct routing_view *r = &view->routing;
     bool all = r->n_applied == r->n_pods;
     AUTO(mem_free)
-    char *message =
-        xasprintf("mode %s, generation %lld, applied by %zu of %zu pods", r->mode ? r->mode : "",
-                  (long long)r->generation, r->n_applied, r->n_pods);
-    struct condition applied = {"RoutingApplied", all ? "True" : "False",
-                                all ? "Applied" : "Applying", message};
+    char *message = xasprintf("mode %s, generation %lld, applied by %zu of %zu pods%s%s",
+                              r->mode ? r->mode : "", (long long)r->generation, r->n_applied,
+                              r->n_pods, r->refused[0] ? ": " : "", r->refused);
+    const char *unless = r->refused[0] ? "Refused" : "Applying";
+    struct condition applied = {"RoutingApplied", all ? "True" : "False", all ? "Applied" : unless,
+                                message};
 
     if (r->mode)
         put_condition(status, dgd, &applied, view->now);

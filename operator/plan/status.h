@@ -17,6 +17,7 @@ struct routing_view {
     int64_t generation; /* of the DynamoGraphDeployment that brought this configuration */
     size_t n_applied;   /* pods that run it */
     size_t n_pods;
+    char refused[256]; /* why a pod keeps the configuration before this one; empty: none does */
 };
 
 struct graph_view {

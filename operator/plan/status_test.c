@@ -219,11 +219,12 @@ static void a_graph_tells_errors_and_routing(void **state)
     struct graph_view view = {.want = set, .error = "no", .now = T1};
     AUTO(json_free) struct json *failed = NULL;
     AUTO(json_free) struct json *invalid = NULL;
+    AUTO(json_free) struct json *refused = NULL;
     AUTO(json_free) struct json *flipped = NULL;
     AUTO(json_free) struct json *without = NULL;
 
     (void)state;
-    view.routing = (struct routing_view){"kv", 2, 1, 3};
+    view.routing = (struct routing_view){"kv", 2, 1, 3, ""};
     failed = with_status(dgd, graph_status(dgd, &view));
     assert_string_equal(json_get_cstr(json_get(failed, "status"), "state"), "failed");
     assert_string_equal(field(failed, "Ready", "reason"), "failed_to_reconcile_the_resources");
@@ -231,7 +232,14 @@ static void a_graph_tells_errors_and_routing(void **state)
                         "mode kv, generation 2, applied by 1 of 3 pods");
     assert_string_equal(field(failed, "RoutingApplied", "status"), "False");
 
-    view.routing.n_applied = 3;
+    view.routing = (struct routing_view){"roulette", 3, 0, 1, "no such mode"};
+    refused = with_status(dgd, graph_status(failed, &view));
+    assert_string_equal(field(refused, "RoutingApplied", "status"), "False");
+    assert_string_equal(field(refused, "RoutingApplied", "reason"), "Refused");
+    assert_string_equal(field(refused, "RoutingApplied", "message"),
+                        "mode roulette, generation 3, applied by 0 of 1 pods: no such mode");
+
+    view.routing = (struct routing_view){"kv", 2, 3, 3, ""};
     flipped = with_status(dgd, graph_status(failed, &view));
     assert_string_equal(field(flipped, "RoutingApplied", "status"), "True");
     view.routing.mode = NULL;

@@ -2,6 +2,7 @@
 #include "operator/reconcile/flips.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/strmap.h"
@@ -102,9 +103,9 @@ static void collect_pod(void *arg, const char *ns, const char *name)
         (void)json_add(count->names, json_new_cstr(name));
 }
 
-/* Pods of @deployment that run @generation or a later one. */
+/* How many pods of @deployment run @generation or a later one, and what one says against it. */
 static size_t count_applied(struct cache *cache, const char *ns, const char *deployment,
-                            int64_t generation)
+                            int64_t generation, struct routing_view *view)
 {
     AUTO(json_free) struct json *names = json_new_array();
     struct applied_count count = {cache, deployment, generation, names};
@@ -113,8 +114,14 @@ static size_t count_applied(struct cache *cache, const char *ns, const char *dep
     cache_each_name(cache, &KIND_DWM, ns, collect_pod, &count);
     JSON_FOREACH (name, names) {
         AUTO(json_free) struct json *said = cache_get(cache, &KIND_DWM, ns, json_cstr(name));
+        const char *refused = said ? object_annotation(said, FLIP_ERROR) : NULL;
 
-        n += said && generation_of(said) >= generation;
+        if (!said || generation_of(said) < generation)
+            continue;
+        if (refused)
+            (void)snprintf(view->refused, sizeof(view->refused), "%s", refused);
+        else
+            n++;
     }
     return n;
 }
@@ -136,7 +143,8 @@ struct routing_view flips_view(struct cache *cache, const struct object_set *set
         deployment = xstrndup(object_name(map), strlen(object_name(map)) - (sizeof(suffix) - 1));
         component = object_set_find(set, &KIND_DCD, deployment);
         n_pods = component ? (size_t)service_replicas(json_get(component->object, "spec")) : 0;
-        n_applied = count_applied(cache, object_namespace(map), deployment, generation_of(map));
+        n_applied =
+            count_applied(cache, object_namespace(map), deployment, generation_of(map), &view);
         mode = json_get_cstr(json_get(map, "data"), PLAN_ROUTING_MODE);
         view.mode = mode ? mode : "round-robin";
         view.generation = MAX(view.generation, generation_of(map));

@@ -15,7 +15,9 @@
 #include "operator/plan/status.h"
 #include "operator/reconcile/reconcile.h"
 
-#define FLIP_MODE "commutator.dev/routing-mode" /* beside PLAN_ROUTING_GENERATION */
+/* Beside PLAN_ROUTING_GENERATION: the mode in force, and why that generation was refused, if it was. */
+#define FLIP_MODE "commutator.dev/routing-mode"
+#define FLIP_ERROR "commutator.dev/routing-error"
 
 struct flips;
 

@@ -35,15 +35,21 @@ static void test_the_deployment_of_a_pod(void **state)
     }
 }
 
-static void say(struct cache *cache, const char *pod, int generation)
+static void refuse(struct cache *cache, const char *pod, int generation, const char *why)
 {
     AUTO(mem_free)
     char *text = xasprintf("{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\",\"annotations\":{"
-                           "\"" PLAN_ROUTING_GENERATION "\":\"%d\"}}}",
-                           pod, generation);
+                           "\"" PLAN_ROUTING_GENERATION "\":\"%d\"%s%s%s}}}",
+                           pod, generation, why ? ",\"" FLIP_ERROR "\":\"" : "", why ? why : "",
+                           why ? "\"" : "");
     AUTO(json_free) struct json *v = tree(text);
 
     (void)cache_observe(cache, &KIND_DWM, v);
+}
+
+static void say(struct cache *cache, const char *pod, int generation)
+{
+    refuse(cache, pod, generation, NULL);
 }
 
 static struct object_set *planned(const char *mode, int generation, int replicas)
@@ -95,6 +101,20 @@ static void test_who_runs_what(void **state)
     expect_view(cache, "kv", 1, 1, 1);
 }
 
+static void test_a_refused_configuration_is_not_applied(void **state)
+{
+    AUTO(cache_free) struct cache *cache = cache_new(NULL, 0);
+    AUTO(object_set_free) struct object_set *set = planned("roulette", 2, 2);
+    AUTO(object_set_free) struct object_set *next = planned("kv", 3, 2);
+
+    (void)state;
+    say(cache, "g-frontend-7c9-aaaaa", 2);
+    refuse(cache, "g-frontend-7c9-bbbbb", 2, "no such mode");
+    expect_view(cache, "roulette", 2, 2, 1);
+    assert_string_equal(flips_view(cache, set).refused, "no such mode");
+    assert_string_equal(flips_view(cache, next).refused, "");
+}
+
 static void test_times(void **state)
 {
     AUTO(flips_free) struct flips *f = flips_new();
@@ -114,5 +134,6 @@ static void test_times(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_the_deployment_of_a_pod), T(test_who_runs_what), T(test_times));
+    return TEST_RUN(T(test_the_deployment_of_a_pod), T(test_who_runs_what),
+                    T(test_a_refused_configuration_is_not_applied), T(test_times));
 }

@@ -80,19 +80,24 @@ static int apply_graph(struct apply *a, const struct object_set *set, const stru
     return r == 0 ? apply_prune(a, set, pruned, ARRAY_LEN(pruned), e) : r;
 }
 
-/* When all frontends have followed a flip: how long it took. */
+/* When all frontends have followed a flip: how long it took. When one refuses: why. */
 static void tell_flip(const struct apply *a, const struct routing_view *routing)
 {
     AUTO(mem_free) char *message = NULL;
+    bool refused = routing->refused[0];
     uint64_t since_ms;
 
-    if (!routing->mode || routing->n_applied < routing->n_pods ||
+    if (!routing->mode || (routing->n_applied < routing->n_pods && !refused) ||
         !flips_end(a->rc->flips, object_uid(a->owner), &since_ms))
         return;
-    message = xasprintf("Routing mode %s (generation %jd) applied by %zu of %zu pods in %ju ms",
-                        routing->mode, (intmax_t)routing->generation, routing->n_applied,
-                        routing->n_pods, (uintmax_t)(clock_now_ns() / 1000000 - since_ms));
-    recorder_tell(a->rc->recorder, a->kind, a->owner, false, "RoutingApplied", message);
+    message =
+        refused ? xasprintf("Routing mode %s (generation %jd) is not applied: %s", routing->mode,
+                            (intmax_t)routing->generation, routing->refused)
+                : xasprintf("Routing mode %s (generation %jd) applied by %zu of %zu pods in %ju ms",
+                            routing->mode, (intmax_t)routing->generation, routing->n_applied,
+                            routing->n_pods, (uintmax_t)(clock_now_ns() / 1000000 - since_ms));
+    recorder_tell(a->rc->recorder, a->kind, a->owner, refused,
+                  refused ? "RoutingRefused" : "RoutingApplied", message);
     log_info(&LG, message, LOG_STR("namespace", object_namespace(a->owner)),
              LOG_STR("name", object_name(a->owner)));
 }
