@@ -1,31 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our frontend with unmodified workers of the reference, and its unmodified frontend with ours.
 
-Needs an environment with the published 0.9.0 packages, named by DYNAMO_PYTHON:
+Needs environments with the published packages: 0.9.0 named by DYNAMO_PYTHON, 1.4.2 by DYNAMO_PYTHON_1X.
 
     python3 -m venv V; V/bin/pip install --no-deps ai-dynamo==0.9.0 ai-dynamo-runtime==0.9.0
     V/bin/pip install uvloop pydantic numpy kubernetes
+    # 1.4.2 besides: transformers aiohttp msgspec prometheus-client pyzmq zstandard
     DYNAMO_PYTHON=V/bin/python ... pytest e2e/test_interop_wire.py
 """
 
 import json
 import os
+import re
 import shutil
+import socket
 
 import pytest
 
-from conftest import ROOT, run, unavailable
+from conftest import program
 from stack import MODEL, MODEL_PATH, Stack, until
 
-PEER = os.environ.get("DYNAMO_PYTHON")
-pytestmark = pytest.mark.skipif(not PEER, reason="DYNAMO_PYTHON names no environment with ai-dynamo 0.9.0")
+# Version: variable that names its Python, flags of both its programs, flags of its mocker.
+PEERS = {
+    "0.9.0": ("DYNAMO_PYTHON", ["--store-kv", "file"], ["--enable-local-indexer"]),
+    "1.4.2": ("DYNAMO_PYTHON_1X", ["--discovery-backend", "file"], ["--event-plane", "nats"]),
+}
 
 
 class Mixed(Stack):
     """A stack with programs of both kinds. The reference takes a model's path for its name."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, python, flags, mocker_flags):
         super().__init__(folder)
+        self.python, self.flags, self.mocker_flags = python, flags, mocker_flags
         # The reference wants a chat template inside of tokenizer_config.json.
         self.model = folder / MODEL
         shutil.copytree(MODEL_PATH, self.model, copy_function=shutil.copyfile)
@@ -33,56 +40,51 @@ class Mixed(Stack):
         config["chat_template"] = (self.model / "chat_template.jinja").read_text()
         (self.model / "tokenizer_config.json").write_text(json.dumps(config))
 
-    def start_nats(self):
-        found = run(ROOT / "e2e/demo/find-nats", check=False)
-        if found.returncode != 0:
-            unavailable("no nats-server here and no Go to build one")
-        self.nats = self._start("nats", [found.stdout.strip(), "-a", "127.0.0.1", "-p", -1, "-js", "-sd",
-                                         self.folder / "jetstream"])
-        self.nats_port = int(self.nats.wait_log(r"Listening for client connections on 127\.0\.0\.1:(\d+)").group(1))
-        self.nats.wait_log("Server is ready")
-        return self.nats
-
     def peer(self, module, *flags):
-        process = self._start(f"peer-{module}", ["env", "-C", self.folder, PEER, "-m", f"dynamo.{module}",
-                                                 "--store-kv", "file", "--request-plane", "tcp", *flags],
-                              HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats")
+        process = self.start(f"peer-{module}", [self.python, "-m", f"dynamo.{module}", *self.flags,
+                                                "--request-plane", "tcp", *flags],
+                             HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats")
         process.killed = True  # it ends as it likes
         return process
 
     def our_mocker(self, *flags, workers=1):
         """Ours under the name that the reference's frontend expects of a local model."""
-        from conftest import program
-        return self._start("mocker", [program("dynamo-mocker"), "--model-path", self.model, "--model-name", MODEL,
-                                      "--block-size", 16, "--num-workers", workers, "--speedup-ratio", 50, *flags])
+        return self.start("mocker", [program("dynamo-mocker"), "--model-path", self.model, "--model-name", MODEL,
+                                     "--block-size", 16, "--num-workers", workers, "--speedup-ratio", 50, *flags])
 
 
-@pytest.fixture
-def stack(tmp_path):
-    with Mixed(tmp_path) as stack:
-        stack.start_nats()
+@pytest.fixture(params=PEERS)
+def stack(tmp_path, request):
+    variable, flags, mocker_flags = PEERS[request.param]
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} names no environment with ai-dynamo {request.param}")
+    with Mixed(tmp_path, os.environ[variable], flags, mocker_flags) as stack:
+        stack.start_nats("-js", "-sd", tmp_path / "jetstream")  # the release's clients want JetStream
         yield stack
 
 
 def free_port():
-    import socket
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
+def found_cached(frontend):
+    return re.search(r"Selected worker: .*cached blocks: [1-9]", frontend.log())
+
+
 @pytest.mark.parametrize("mode", ["round-robin", "kv"])
 def test_our_frontend_drives_their_mocker(stack, mode):
     stack.peer("mocker", "--model-path", MODEL, "--speedup-ratio", "100", "--block-size", "16",
-               "--num-workers", "2", "--enable-local-indexer")
+               "--num-workers", "2", *stack.mocker_flags)
     stack.frontend("--router-mode", mode)
     until("two workers serve the model", lambda: stack.workers() == 2 and stack.models() == [MODEL], 60)
     prompt = "the same long prompt again " * 40
     for n in range(6):
         answer = stack.chat(prompt if n % 2 else f"another {n}", max_tokens=5, ignore_eos=True)
         assert answer.usage["completion_tokens"] == 5
-    if mode == "kv":  # their events reached our index
-        stack.front.wait_log(r"Selected worker: .*cached blocks: [1-9]")
+    if mode == "kv":
+        until("their events reached our index", lambda: stack.chat(prompt, max_tokens=2) and found_cached(stack.front))
     stream = stack.stream("and now a stream", max_tokens=4, ignore_eos=True)
     assert list(stream.events)[-1] == (None, "[DONE]")
     stream.close()
@@ -96,8 +98,8 @@ def test_our_frontend_drives_their_mocker(stack, mode):
 def test_their_frontend_drives_our_mocker(stack, mode):
     stack.port = free_port()
     # Frontend first: records that are not published whole would be overlooked.
-    theirs = stack.peer("frontend", "--http-host", "127.0.0.1", "--http-port", stack.port, "--event-plane", "nats",
-               "--router-mode", mode)
+    theirs = stack.front = stack.peer("frontend", "--http-host", "127.0.0.1", "--http-port", stack.port, "--event-plane", "nats",
+                                     "--router-mode", mode)
 
     def models():
         try:
@@ -117,8 +119,8 @@ def test_their_frontend_drives_our_mocker(stack, mode):
     gone = stack.stream("someone who leaves", max_tokens=3000, ignore_eos=True)
     next(gone.events)
     gone.close()
-    if mode == "kv":  # our events reached their index
-        theirs.wait_log(r"Selected worker: .*cached blocks: [1-9]")
+    if mode == "kv" and "--store-kv" in stack.flags:  # 1.x wants EventSource records besides
+        until("our events reached their index", lambda: stack.chat(prompt, max_tokens=2) and found_cached(theirs))
     assert stack.chat("still there?", max_tokens=2, ignore_eos=True).usage["completion_tokens"] == 2
     assert mocker.stop() == 0
     until("the model is gone", lambda: models() == [], 30)
