@@ -18,6 +18,8 @@ struct kube_client {
     const struct kube_config *config; /* borrowed: shared by all threads */
     struct http_sync *http;
     uint64_t deadline_ms;
+    void (*observe)(void *arg, const char *method, int status); /* may be NULL */
+    void *observe_arg;
     struct buf url, auth, body, answer; /* kept from call to call */
 };
 
@@ -60,6 +62,13 @@ void kube_client_set_deadline(struct kube_client *c, uint64_t ms)
     c->deadline_ms = ms;
 }
 
+void kube_client_observe(struct kube_client *c,
+                         void (*fn)(void *arg, const char *method, int status), void *arg)
+{
+    c->observe = fn;
+    c->observe_arg = arg;
+}
+
 /* Sends one request to c->url; 0 with c->answer and *ret_status, or -errno. */
 static int send_call(struct kube_client *c, const struct call *call, int *ret_status, struct err *e)
 {
@@ -80,7 +89,10 @@ static int send_call(struct kube_client *c, const struct call *call, int *ret_st
     spec.method = call->method;
     spec.url = buf_cstr(&c->url);
     spec.body = call->body;
-    return http_sync_call(c->http, &spec, ANSWER_MAX, ret_status, &c->answer, e);
+    r = http_sync_call(c->http, &spec, ANSWER_MAX, ret_status, &c->answer, e);
+    if (c->observe)
+        c->observe(c->observe_arg, call->method, r == 0 ? *ret_status : 0);
+    return r;
 }
 
 static void start_url(struct kube_client *c)

@@ -37,6 +37,9 @@ struct kube_client *kube_client_free(struct kube_client *c);
 DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 /* Another deadline per call than 30 s, for whoever holds a lease. */
 void kube_client_set_deadline(struct kube_client *c, uint64_t ms);
+/* @fn is called after each call, with the HTTP status or 0 when there was no answer: for metrics. */
+void kube_client_observe(struct kube_client *c,
+                         void (*fn)(void *arg, const char *method, int status), void *arg);
 
 /* @ret may be NULL in the writing calls when the stored object is of no interest. */
 MUST_CHECK int kube_get(struct kube_client *c, const struct kube_kind *k, const char *ns,

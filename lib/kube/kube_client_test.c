@@ -166,6 +166,32 @@ static void test_outcomes(void **state)
     world_close(w);
 }
 
+static void count_call(void *arg, const char *method, int status)
+{
+    buf_printf(arg, "%s %d;", method, status);
+}
+
+static void test_calls_are_told(void **state)
+{
+    struct world *w = world_open();
+    AUTO(kube_config_free) struct kube_config *nobody = kube_test_config(1);
+    AUTO(kube_client_free) struct kube_client *alone = NULL;
+    AUTO(buf_done) struct buf told = BUF_NULL;
+    struct json *got = NULL;
+    struct err e;
+
+    (void)state;
+    kube_client_observe(w->client, count_call, &told);
+    w->status = 404;
+    w->answer = "{}";
+    assert_int_equal(kube_get(w->client, &KIND_CONFIG_MAP, "ns", "n", &got, &e), KUBE_NOT_FOUND);
+    EXPECT_OK(kube_client_new(&alone, nobody, &e), &e);
+    kube_client_observe(alone, count_call, &told);
+    assert_true(kube_delete(alone, &KIND_CONFIG_MAP, "ns", "n", NULL, &e) < 0);
+    assert_string_equal(buf_cstr(&told), "GET 404;DELETE 0;");
+    world_close(w);
+}
+
 static void test_groups_and_bad_answers(void **state)
 {
     struct world *w = world_open();
@@ -202,5 +228,5 @@ static void test_nobody_there(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_requests), T(test_outcomes), T(test_groups_and_bad_answers),
-                    T(test_nobody_there));
+                    T(test_calls_are_told), T(test_nobody_there));
 }

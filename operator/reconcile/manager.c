@@ -53,13 +53,23 @@ struct manager {
     struct http_server *metrics_server, *health_server;
     struct timer *count_timer;
     struct metric *leader, *watch_restarts, *events_dropped;
-    struct metric_family *cache_objects, *cache_bytes;
+    struct metric_family *cache_objects, *cache_bytes, *requests;
     uint64_t restarts_told, dropped_told;
     char identity[320];
     bool counting, synced, leading, working;
 };
 
 /* --- reconcile threads -------------------------------------------------------------------------------- */
+
+/* As client-go counts them. */
+static void count_request(void *arg, const char *method, int status)
+{
+    struct manager *m = arg;
+    AUTO(mem_free) char *code = status ? xasprintf("%d", status) : xstrdup("<error>");
+    const char *server = kube_config_server(m->kube), *host = strstr(server, "://");
+
+    metric_add(metric_with(m->requests, code, method, host ? host + 3 : server), 1);
+}
 
 static int worker_new(void **ret, void *arg, struct err *e)
 {
@@ -71,6 +81,7 @@ static int worker_new(void **ret, void *arg, struct err *e)
         free(rc);
         return r;
     }
+    kube_client_observe(rc->kube, count_request, m);
     rc->cache = m->cache;
     rc->recorder = m->recorder;
     rc->flips = m->flips;
@@ -372,6 +383,11 @@ static void make_parts(struct manager *m)
                                    "Watch streams that broke and lists that were repeated.");
     m->events_dropped = own_metric(m, METRIC_COUNTER, "commutator_events_dropped_total",
                                    "Events that were not written because too many waited.");
+    m->requests = metric_family(
+        m->metrics, &(struct metric_desc){.name = "rest_client_requests_total",
+                                          .help = "Requests of passes to the API server.",
+                                          .type = METRIC_COUNTER,
+                                          .labels = {"code", "method", "host"}});
     m->cache_objects = by_kind(m, "commutator_cache_objects", "Objects in the cache.");
     m->cache_bytes = by_kind(m, "commutator_cache_bytes", "Bytes of their text.");
     set_identity(m);
