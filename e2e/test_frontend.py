@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from stack import CHAT, COMPLETIONS, MODEL, Stack, until
+from stack import CHAT, COMPLETIONS, MODEL, Stack, sse, until
 
 CONTEXT = 32768
 
@@ -15,7 +15,7 @@ CONTEXT = 32768
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
     with Stack(tmp_path_factory.mktemp("frontend")) as stack:
-        yield stack.up("--router-mode", "kv")
+        yield stack.up("--router-mode", "kv", blocks=4096)
 
 
 def error_of(answer, status, says=""):
@@ -325,6 +325,16 @@ def test_head_leaves_with_the_first_chunk(stack):
                 rest += connection.recv(1 << 20)
 
 
+def test_long_prompt(stack):
+    """Long enough to be tokenized on a pool thread, which clients may leave in the midst of."""
+    assert stack.chat("so many words " * 6000).usage["prompt_tokens"] > 15000
+    for seed in range(10):
+        with socket.create_connection(("127.0.0.1", stack.port), timeout=20) as connection:
+            connection.sendall(raw_request(CHAT, stack.body(f"{seed} many words " * 6000)))
+    until("nothing is left of them", lambda: not stack.loads())
+    stack.chat()
+
+
 def test_slow_reader_holds_up_nobody(stack):
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -356,6 +366,21 @@ def ordered(value):
     return json.dumps(shape(value))
 
 
+def test_nvext_tells_worker_and_timing(stack, shared):
+    """As the reference's capture 06: the worker on every chunk, the timing on the last."""
+    answer = stack.chat(stream=True, max_tokens=3, ignore_eos=True, nvext={"extra_fields": ["worker_id", "timing"]})
+    captured = (shared / "data/wire/0.9.0/file-nats-kv/http/06-chat-nvext-extra-fields.response.txt").read_text()
+    theirs = [json.loads(data) for _, data in sse(captured.replace("\r\n", "\n").partition("\n\n")[2]
+                                                  .splitlines(keepends=True)) if data != "[DONE]"]
+    keys = lambda chunks: [{key: list(value) for key, value in chunk["nvext"].items()} for chunk in chunks]
+    assert keys(answer.chunks) == keys(theirs)
+    worker = stack.instances()[0]
+    assert {tuple(chunk["nvext"]["worker_id"].values()) for chunk in answer.chunks} == {(worker, worker)}
+    timing = answer.chunks[-1]["nvext"]["timing"]
+    assert 0 < timing["ttft_ms"] <= timing["total_time_ms"] < 20000 and 0 <= timing["kv_hit_rate"] <= 1
+    assert not any("nvext" in chunk for chunk in stack.chat(stream=True).chunks)
+
+
 CAPTURES = ["01-chat-stream", "02-chat-stream-same-prompt-again", "03-chat-unary", "04-completions-token-ids",
             "07-unknown-model"]
 
@@ -379,7 +404,6 @@ def test_same_format_as_the_reference(stack, shared, name):
             assert mine["usage"].pop("prompt_tokens_details")  # the reference's mocker does not tell
         assert ordered(mine) == ordered(theirs)
         return
-    from stack import sse
     theirs = [json.loads(data) if data != "[DONE]" else data for _, data in sse(captured.splitlines(keepends=True))]
     mine = [json.loads(data) if data != "[DONE]" else data for _, data in ours.events]
     for chunk in mine:

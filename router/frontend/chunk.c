@@ -41,6 +41,7 @@ void chunk_done(struct chunk *c)
     buf_done(&c->after);
     buf_done(&c->head);
     buf_done(&c->tail);
+    buf_done(&c->worker);
 }
 
 static void put_usage(struct buf *out, const struct usage *u)
@@ -86,6 +87,19 @@ static void put_finish(struct buf *out, const struct chunk_end *end)
     }
 }
 
+static void put_nvext(const struct chunk *c, struct buf *out, const struct chunk_end *end)
+{
+    if (!c->worker.len)
+        return;
+    buf_put_cstr(out, ",\"nvext\":");
+    buf_put_str(out, buf_str(&c->worker));
+    if (end && end->timing_json.len) {
+        buf_put_cstr(out, ",\"timing\":");
+        buf_put_str(out, end->timing_json);
+    }
+    buf_put_char(out, '}');
+}
+
 static void put_chunk(const struct chunk *c, struct buf *out, struct str text,
                       const struct chunk_end *end, const struct usage *usage)
 {
@@ -96,7 +110,18 @@ static void put_chunk(const struct chunk *c, struct buf *out, struct str text,
     buf_put_char(out, '}');
     buf_put_str(out, buf_str(&c->after));
     put_usage(out, usage);
+    put_nvext(c, out, end);
     buf_put_cstr(out, "}\n\n");
+}
+
+void chunk_tell_worker(struct chunk *c, uint64_t worker_id)
+{
+    buf_clear(&c->worker);
+    buf_put_cstr(&c->worker, "{\"worker_id\":{\"prefill_worker_id\":");
+    buf_put_u64dec(&c->worker, worker_id);
+    buf_put_cstr(&c->worker, ",\"decode_worker_id\":");
+    buf_put_u64dec(&c->worker, worker_id);
+    buf_put_char(&c->worker, '}');
 }
 
 void chunk_put_text(const struct chunk *c, struct buf *out, struct str text,

@@ -24,6 +24,7 @@ struct usage {
 struct chunk_end {
     const char *finish;          /* "stop", "length", "content_filter" */
     struct str stop_reason_json; /* string or integer; empty = none */
+    struct str timing_json;      /* of nvext, when the worker is told; empty = none */
 };
 
 /* Embedded by value; chunk_done() frees. */
@@ -31,6 +32,7 @@ struct chunk {
     enum api api;
     struct buf before, after; /* of a chunk, around its text */
     struct buf head, tail;    /* of every JSON body: up to "choices", and from "created" on */
+    struct buf worker;        /* {"worker_id":…} for nvext, without its last brace; empty = none */
 };
 
 /* @id is the request id, @created seconds since the epoch. */
@@ -46,6 +48,8 @@ void chunk_put_end(const struct chunk *c, struct buf *out, const struct chunk_en
 /* The chunk without choices that stream_options.include_usage asks for. */
 void chunk_put_usage(const struct chunk *c, struct buf *out, const struct usage *usage);
 void chunk_put_done(struct buf *out); /* data: [DONE] */
+/* Every chunk from now on tells in nvext which worker answers. */
+void chunk_tell_worker(struct chunk *c, uint64_t worker_id);
 /* An error in the midst of a stream: an event that no client overlooks. */
 void chunk_put_error(struct buf *out, int status, struct str text);
 /* The body of an answer that is not streamed. */

@@ -449,12 +449,17 @@ static bool nvext_list(struct reader *rd, struct str name)
     struct str *fields;
     size_t n;
 
-    if (str_is(name, "annotations"))
-        return read_strings(rd, "annotations", LIST_MAX, &r->annotations, &r->n_annotations);
+    if (str_is(name, "annotations")) {
+        if (!read_strings(rd, "annotations", LIST_MAX, &r->annotations, &r->n_annotations))
+            return false;
+        for (size_t i = 0; i < r->n_annotations; i++)
+            r->wants_tracking |= str_is(r->annotations[i], "query_instance_id");
+        return true;
+    }
     if (!read_strings(rd, "extra_fields", LIST_MAX, &fields, &n))
         return false;
     for (size_t i = 0; i < n; i++)
-        r->wants_timing |= str_is(fields[i], "timing");
+        r->wants_tracking |= str_is(fields[i], "timing") || str_is(fields[i], "worker_id");
     return true;
 }
 

@@ -47,7 +47,7 @@ struct openai_request {
     size_t n_annotations;
     struct opt_u64 backend_instance_id, prefill_worker_id, decode_worker_id, expected_output_tokens;
     struct opt_bool enable_local_updates;
-    bool wants_timing;
+    bool wants_tracking; /* which worker answered, and when: extra_fields or query_instance_id */
 };
 
 /* False with @e filled: 400 for what is malformed or out of range, 501 for functions. */

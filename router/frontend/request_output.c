@@ -2,6 +2,7 @@
 /*
  * From the worker's items to the client's text: decoding, stops, chunks, back-pressure.
  */
+#include <inttypes.h>
 #include <math.h>
 
 #include "lib/base/json_pull.h"
@@ -35,6 +36,9 @@ static void start_decoding(struct request *rq)
     detok_init(&rq->detok, rq->m->tokenizer, rq->prompt.ptr, rq->prompt.len,
                in->output.skip_special_tokens.set && in->output.skip_special_tokens.v);
     chunk_init(&rq->chunk, in->api, str_from(rq->id), in->model, clock_wall_ms() / 1000);
+    if (in->wants_tracking && rq->decision.mode == ROUTE_KV)
+        chunk_tell_worker(&rq->chunk,
+                          rq->decision.candidates[rq->decision.chosen].worker.worker_id);
 }
 
 void request_output_done(struct request *rq)
@@ -88,6 +92,24 @@ static void flush(struct request *rq)
     buf_clear(&rq->out);
 }
 
+/* Key order and units of the reference (wire.md §8.7). */
+static struct str timing_json(struct request *rq)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    uint64_t now_ns = clock_now_ns();
+    double total_ms = (double)(now_ns - rq->t_start_ns) / 1e6;
+    double hit_rate = rq->n_blocks
+                          ? (double)rq->decision.candidates[rq->decision.chosen].overlap_blocks /
+                                (double)rq->n_blocks
+                          : 0;
+
+    buf_printf(&out, "{\"request_received_ms\":%" PRIu64, clock_wall_ms() - (uint64_t)total_ms);
+    if (rq->t_first_ns)
+        buf_printf(&out, ",\"ttft_ms\":%.3f", (double)(rq->t_first_ns - rq->t_start_ns) / 1e6);
+    buf_printf(&out, ",\"total_time_ms\":%.3f,\"kv_hit_rate\":%.6g}", total_ms, hit_rate);
+    return str_from(arena_strdup(rq->arena, buf_str(&out)));
+}
+
 static void complete(struct request *rq)
 {
     AUTO(buf_done) struct buf body = BUF_NULL;
@@ -98,6 +120,8 @@ static void complete(struct request *rq)
         request_finish(rq);
         return;
     }
+    if (rq->in.wants_tracking)
+        rq->end.timing_json = timing_json(rq);
     chunk_put_end(&rq->chunk, &rq->out, &rq->end, usage_in_chunks(rq));
     if (rq->in.include_usage)
         chunk_put_usage(&rq->chunk, &rq->out, &rq->usage);
@@ -112,6 +136,7 @@ static void complete(struct request *rq)
 
 static void note_first_token(struct request *rq, uint64_t now_ns)
 {
+    rq->t_first_ns = now_ns;
     metric_observe(metric_with(rq->s->metrics.ttft, rq->m->label),
                    (double)(now_ns - rq->t_start_ns) / 1e9);
     booking_prefill_done(rq->booking);

@@ -73,7 +73,7 @@ struct request {
     uint64_t n_items, n_output, n_output_blocks;
     struct usage usage;
 
-    uint64_t t_start_ns, t_last_ns;
+    uint64_t t_start_ns, t_first_ns, t_last_ns;
     struct metric *inflight, *queued;
     bool is_queued;
 };
