@@ -94,11 +94,12 @@ def test_their_frontend_drives_our_workers(stack, reference):
             return False
     ask = lambda path, body=None: request(port, path, body)
     until("their frontend lists our model", listed, 60)
-    status, text = ask(CHAT, {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 7,
-                              "ignore_eos": True})
+    hello = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 7, "ignore_eos": True}
+    # It lists a model a moment before it opens the route.
+    until("it serves it", lambda: ask(CHAT, hello)[0] == 200, 30)
+    status, text = ask(CHAT, hello)
     assert status == 200 and json.loads(text)["usage"]["completion_tokens"] == 7, text
-    status, text = ask(CHAT, {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 7,
-                              "ignore_eos": True, "stream": True})
+    status, text = ask(CHAT, {**hello, "stream": True})
     assert status == 200 and text.endswith("data: [DONE]\n\n") and text.count('"content":"') == 7, text[-500:]
 
     # Our KV events reach its index: the Formula lines of a repeated prompt show cached blocks.
