@@ -32,7 +32,7 @@ struct chunk {
     enum api api;
     struct buf before, after; /* of a chunk, around its text */
     struct buf head, tail;    /* of every JSON body: up to "choices", and from "created" on */
-    struct buf worker;        /* {"worker_id":…} for nvext, without its last brace; empty = none */
+    struct buf worker; /* {"worker_id":…} for nvext, without its last brace; empty = none */
 };
 
 /* @id is the request id, @created seconds since the epoch. */
