@@ -13,6 +13,7 @@ import pathlib
 import random
 import re
 import ssl
+import subprocess
 import tempfile
 import threading
 import time
@@ -21,7 +22,7 @@ import urllib.parse
 import pytest
 import yaml
 
-from conftest import CLUSTER, ROOT, run
+from conftest import CLUSTER, ROOT
 
 IMAGE = "commutator/dynamo:dev"
 MODEL = "example"
@@ -159,12 +160,28 @@ class Platform:
         return Graph(self, namespace, body["metadata"]["name"])
 
 
-def kill(pod, container=None, signal="KILL"):
-    """Ends the processes of a pod's container at once, as an out-of-memory killer would."""
+@contextlib.contextmanager
+def armed(pod, container=None):
+    """A function that ends the processes of a pod's container within a millisecond or two."""
     status = next(each for each in pod["status"]["containerStatuses"] if container in (None, each["name"]))
     identity = status["containerID"].partition("//")[2]
-    run(CLUSTER, "node", "bash", "-c", 'for p in /proc/[0-9]*; do grep -qs "$0" $p/cgroup && kill -$1 ${p#/proc/}; done;'
-        " true", identity, signal)
+    script = 'p=$(grep -ls "$0" /proc/[0-9]*/cgroup | cut -d/ -f3); echo armed; read -r; kill -KILL $p; echo done'
+    with subprocess.Popen([CLUSTER, "node", "bash", "-c", script, identity], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as killer:
+        assert killer.stdout.readline() == "armed\n"
+
+        def fire():
+            killer.stdin.write("\n")
+            killer.stdin.flush()
+            assert killer.stdout.readline() == "done\n"
+        yield fire
+        killer.stdin.close()
+
+
+def kill(pod, container=None):
+    """Ends the processes of a pod's container at once, as an out-of-memory killer would."""
+    with armed(pod, container) as fire:
+        fire()
 
 
 def restarts(pods):

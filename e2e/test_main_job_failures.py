@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Something is killed while a graph serves: workers, NATS, the API server, the operator."""
 
+import concurrent.futures
+
 import pytest
 
 from conftest import CLUSTER, run
-from live import (COMPONENTS, DEPLOYMENTS, PODS, SYSTEM, Load, condition, eventually, graph, kill, prompt,
+from live import (COMPONENTS, DEPLOYMENTS, PODS, SYSTEM, Load, armed, condition, eventually, graph, kill, prompt,
                   restarts)
 
 pytestmark = pytest.mark.cluster
@@ -157,26 +159,29 @@ def test_api_server_killed_and_back(slow):
 
 
 def test_operator_killed_in_the_middle_of_its_work(platform, namespace):
-    """Ten graphs arrive and the operator dies; the one that comes back finishes them."""
-    pod = platform.pod("dynamo-operator")
-    graphs = []
-    none = {"replicas": 0}
-    for i in range(10):
-        body = graph(f"many-{i}")
-        for service in body["spec"]["services"].values():
-            service.update(none)
-        graphs.append(platform.apply(namespace, body))
+    """Many graphs arrive and the operator dies; the one that comes back finishes them."""
+    api, pod, n = platform.api, platform.pod("dynamo-operator"), 40
 
-    def components():
-        return [item for item in platform.api.items(COMPONENTS.format(ns=namespace))
-                if item["metadata"]["name"].startswith("many-")]
-    eventually(components, "the first component", 10)
-    kill(pod)
-    assert len(platform.api.items(DEPLOYMENTS.format(ns=namespace))) < 22, "killed too late to prove anything"
+    def body(i):
+        made = graph(f"many-{i}")
+        for service in made["spec"]["services"].values():
+            service["replicas"] = 0
+        return made
+
+    def of_many(path):
+        return [item for item in api.items(path.format(ns=namespace)) if item["metadata"]["name"].startswith("many-")]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool, armed(pod) as fire:
+        arriving = [pool.submit(platform.apply, namespace, body(i)) for i in range(n)]
+        eventually(lambda: of_many(DEPLOYMENTS), "the first children", 10)
+        fire()
+        graphs = [each.result() for each in arriving]
+    children = len(of_many(DEPLOYMENTS))
+    assert 0 < children < 2 * n, "killed too late to prove anything"
     for each in graphs:
         each.ready()
-    assert len(components()) == 20
-    again = platform.api.get(PODS.format(ns=SYSTEM) + "/" + pod["metadata"]["name"])
+    assert len(of_many(COMPONENTS)) == len(of_many(DEPLOYMENTS)) == 2 * n
+    again = api.get(PODS.format(ns=SYSTEM) + "/" + pod["metadata"]["name"])
     assert sum(restarts([again]).values()) == sum(restarts([pod]).values()) + 1
     for each in graphs:
         each.delete()
+    eventually(lambda: not of_many(COMPONENTS), "all gone again")
