@@ -53,6 +53,10 @@ class Refused(Exception):
         self.status = status
 
 
+class NotFound(Refused):
+    pass
+
+
 class Api:
     def __init__(self, env):
         self.env = env
@@ -69,17 +73,15 @@ class Api:
         finally:
             conn.close()
         if answer.status >= 300:
-            raise Refused(answer.status, text)
+            raise (NotFound if answer.status == 404 else Refused)(answer.status, text)
         return json.loads(text)
 
     def get(self, path):
         """The object, or None."""
         try:
             return self.call("GET", path)
-        except Refused as e:
-            if e.status == 404:
-                return None
-            raise
+        except NotFound:
+            return None
 
     def items(self, path):
         return {item["metadata"]["name"]: item for item in self.call("GET", path)["items"]}
@@ -495,8 +497,9 @@ def make_ready(api, ns):
     conditions = [{"type": kind, "status": "True"} for kind in
                   ("PodScheduled", "Initialized", "ContainersReady", "Ready")]
     for name in api.items(POD.format(ns=ns)):
-        api.call("PATCH", POD.format(ns=ns) + f"/{name}/status",
-                 {"status": {"phase": "Running", "conditions": conditions}}, "application/merge-patch+json")
+        with contextlib.suppress(NotFound):  # replaced meanwhile
+            api.call("PATCH", POD.format(ns=ns) + f"/{name}/status",
+                     {"status": {"phase": "Running", "conditions": conditions}}, "application/merge-patch+json")
     return api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "successful"
 
 
