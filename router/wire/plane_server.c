@@ -80,6 +80,7 @@ struct plane_request {
     struct timer *deadline;
     enum request_state state;
     bool cancelled;
+    bool given_up; /* the frontend takes nothing; `cancelled` follows this turn */
     struct plane_request_handlers on;
     void *arg;
 };
@@ -103,7 +104,7 @@ static void request_gone(struct plane_request *rq)
     if (rq->state != REQUEST_OVER)
         rq->server->stats.running--;
     rq->state = REQUEST_GONE;
-    rq->home = tcp_close(rq->home);
+    rq->home = rq->given_up ? tcp_abort(rq->home) : tcp_close(rq->home);
     rq->deadline = timer_free(rq->deadline);
     list_remove(&rq->in_server);
     loop_defer(rq->server->loop, request_free, rq);
@@ -127,11 +128,16 @@ static void cancel_deferred(void *arg)
 
 /* --- requests: the connection home ------------------------------------------------------------ */
 
+static bool is_writable(const struct plane_request *rq)
+{
+    return rq->state == REQUEST_SERVED && !rq->cancelled && !rq->given_up;
+}
+
 static void frame_write(struct plane_request *rq, struct str header, struct str body)
 {
     struct buf *out = &rq->server->out;
 
-    if (rq->state != REQUEST_SERVED || rq->cancelled)
+    if (!is_writable(rq))
         return;
     buf_clear(out);
     two_part_put(out, header, body);
@@ -517,10 +523,11 @@ static void item_write(struct plane_request *rq, void (*put)(struct buf *, struc
     struct buf *out = &rq->server->out;
     size_t mark;
 
-    if (rq->state != REQUEST_SERVED || rq->cancelled)
+    if (!is_writable(rq))
         return;
     if (tcp_backlog(rq->home) > BACKLOG_BYTES_MAX) {
         log_warn(&LG, "frontend takes no items, given up", LOG_VIEW("request_id", rq->control.id));
+        rq->given_up = true;
         loop_defer(rq->server->loop, cancel_deferred, rq); /* the caller is not ready for it here */
         return;
     }
@@ -549,7 +556,7 @@ void plane_request_error(struct plane_request *rq, struct str text)
 
 void plane_request_finish(struct plane_request *rq)
 {
-    if (rq->cancelled) {
+    if (!is_writable(rq)) {
         request_gone(rq);
         return;
     }

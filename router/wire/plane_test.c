@@ -407,7 +407,7 @@ static void test_engine_refuses(void **state)
     rig_done(&rig);
 }
 
-static void test_unknown_endpoint(void **state)
+static void test_refused(void **state)
 {
     struct call c = {0}, d = {0};
     struct rig rig;
@@ -430,6 +430,12 @@ static void test_unknown_endpoint(void **state)
     call_worker(&rig, &d);
     UNTIL(&rig, d.over);
     assert_int_equal(d.kind, PLANE_REFUSED);
+    rig.raw_ack = "Server overloaded: worker at capacity";
+    d = (struct call){0};
+    call_raw(&rig, &d);
+    UNTIL(&rig, d.over);
+    assert_int_equal(d.kind, PLANE_REFUSED);
+    assert_string_equal(d.text, rig.raw_ack);
     rig_done(&rig);
 }
 
@@ -490,21 +496,6 @@ static void test_deadlines(void **state)
     UNTIL(&rig, c.over);
     assert_int_equal(c.kind, PLANE_NO_FIRST_ITEM);
     UNTIL(&rig, rig.cancels == 1); /* and the worker was told */
-    rig_done(&rig);
-}
-
-static void test_refused_in_words(void **state)
-{
-    struct call c = {0};
-    struct rig rig;
-
-    (void)state;
-    rig_init(&rig, NULL);
-    rig.raw_ack = "Server overloaded: worker at capacity";
-    call_raw(&rig, &c);
-    UNTIL(&rig, c.over);
-    assert_int_equal(c.kind, PLANE_REFUSED);
-    assert_string_equal(c.text, rig.raw_ack);
     rig_done(&rig);
 }
 
@@ -640,7 +631,6 @@ static void test_cancel(void **state)
     call_worker(&rig, &c);
     UNTIL(&rig, rig.cancels == 1);
     assert_string_equal(c.seen, "ASii");
-
     call_worker(&rig, &d); /* cancelled before anything left */
     d.stream = plane_stream_cancel(d.stream);
     call_worker(&rig, &f); /* and when the ack was there */
@@ -679,6 +669,31 @@ static void test_back_pressure(void **state)
     UNTIL(&rig, c.over);
     assert_int_equal(c.n_items, rig.n_items);
     assert_int_equal(rig.sent, rig.n_items);
+    rig_done(&rig);
+}
+
+/* A worker that heeds no backlog, and a frontend that does not read: given up, memory bounded. */
+static void test_flood(void **state)
+{
+    static char item[1 << 20];
+    struct call c = {.pause_at = 1};
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, NULL);
+    rig.n_items = SIZE_MAX;
+    memset(item, '7', sizeof(item));
+    call_worker(&rig, &c);
+    UNTIL(&rig, rig.held);
+    plane_request_item(rig.held, STR("1"));
+    UNTIL(&rig, c.n_items == 1);
+    for (size_t i = 0; i < 200; i++)
+        plane_request_item(rig.held, str_slice(item, sizeof(item)));
+    UNTIL(&rig, rig.cancels == 1);
+    assert_true(plane_server_stats(rig.server).items < 100);
+    plane_stream_resume(c.stream);
+    UNTIL(&rig, c.over);
+    assert_int_equal(c.kind, PLANE_BROKEN);
     rig_done(&rig);
 }
 
@@ -775,9 +790,9 @@ static void test_free_in_flight(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_normal), T(test_engine_refuses), T(test_unknown_endpoint),
-                    T(test_cannot_send), T(test_deadlines), T(test_refused_in_words),
-                    T(test_worker_dies), T(test_grammar), T(test_frame_too_large), T(test_reset),
-                    T(test_cancel), T(test_back_pressure), T(test_pool), T(test_stale_connection),
-                    T(test_server_limits), T(test_free_in_flight));
+    return TEST_RUN(T(test_normal), T(test_engine_refuses), T(test_refused), T(test_cannot_send),
+                    T(test_deadlines), T(test_worker_dies), T(test_grammar),
+                    T(test_frame_too_large), T(test_reset), T(test_cancel), T(test_back_pressure),
+                    T(test_flood), T(test_pool), T(test_stale_connection), T(test_server_limits),
+                    T(test_free_in_flight));
 }
