@@ -46,9 +46,13 @@ static void check(const struct tokenizer *t, const uint32_t *ids, size_t n, size
 {
     AUTO(detok_done) struct detok d;
     AUTO(buf_done) struct buf want = BUF_NULL;
-    struct naive naive = {t, ids, prompt > DETOK_CONTEXT ? prompt - DETOK_CONTEXT : 0, prompt,
-                          prompt};
+    size_t prefix = prompt > DETOK_CONTEXT ? prompt - DETOK_CONTEXT : 0;
+    struct naive naive = {t, ids, prefix, prompt, prompt};
 
+    /* The first window starts at a character, which takes three bytes at most. */
+    while (naive.prefix > 0 && prefix - naive.prefix < 3 &&
+           tokenizer_is_continuation(t, ids[naive.prefix]))
+        naive.prefix--;
     detok_init(&d, t, ids, prompt, false);
     for (size_t i = prompt; i < n; i++) {
         struct str got = detok_push(&d, ids[i]);

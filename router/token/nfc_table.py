@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes nfc_table.inc from Python's Unicode data: run in this folder, commit the result.
+"""Writes nfc_table.inc: run in this folder with `pip install tokenizers`, commit the result.
 
-Three tables: canonical decompositions of one step (Hangul is computed), combining classes, and the
+From Python's Unicode data, less what the `tokenizers` library does not know yet: its own tables are
+older, and ids must agree with it. Three tables: canonical decompositions of one step (Hangul is computed), combining classes, and the
 characters that may change under NFC.
 """
 import unicodedata
 
+from tokenizers import normalizers
+
+NFC, NFD = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
+LAST_MARK = "\u0345"  # has the highest combining class, so any other mark moves before it
 LIMIT = 0x110000
 HANGUL = range(0xAC00, 0xAC00 + 11172)
 chars = [c for c in range(LIMIT) if not 0xD800 <= c < 0xE000]
@@ -18,6 +23,12 @@ def decomposition(c):
         return None
     parts = [int(x, 16) for x in text.split()]
     return parts[0], parts[1] if len(parts) == 2 else 0
+
+
+def combining(c):
+    k = unicodedata.combining(chr(c))
+    known = chr(c) == LAST_MARK or NFC(LAST_MARK + chr(c)) != LAST_MARK + chr(c)
+    return k if k and known else 0
 
 
 def ranges(items):
@@ -43,14 +54,15 @@ def write(f, name, kind, rows):
     f.write(line + "\n};\n")
 
 
-pairs = [(c, *d) for c in chars if c not in HANGUL and (d := decomposition(c))]
+pairs = [(c, *d) for c in chars
+         if c not in HANGUL and (d := decomposition(c)) and NFD(chr(c)) != chr(c)]
 # A pair composes unless it is excluded, which shows when its composite does not survive NFC.
-composing = [(a, b, c) for c, a, b in pairs if b and unicodedata.normalize("NFC", chr(c)) == chr(c)]
-classes = ranges((c, k) for c in chars if (k := unicodedata.combining(chr(c))))
+composing = [(a, b, c) for c, a, b in pairs if b and NFC(chr(c)) == chr(c)]
+classes = ranges((c, k) for c in chars if (k := combining(c)))
 second = {b for _, b, _ in composing} | set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
 unsure = ranges(
     (c, 0) for c in chars
-    if c in second or unicodedata.combining(chr(c)) or unicodedata.normalize("NFC", chr(c)) != chr(c))
+    if c in second or combining(c) or NFC(chr(c)) != chr(c))
 
 with open("nfc_table.inc", "w", encoding="ascii") as f:
     f.write("/* SPDX-License-Identifier: Apache-2.0 */\n")
