@@ -91,6 +91,16 @@ def test_every_character_is_classed_alike(lib):
             assert ours.encode(text) == tok.encode(text, add_special_tokens=False).ids, (pattern, start)
 
 
+def test_every_character_is_normalized_alike(lib):
+    """Byte-level tokens of a text give its NFC back."""
+    tok = binding.Tokenizer(lib, shapes.train("qwen2"))
+    nfc = tokenizers.normalizers.NFC().normalize_str
+    for start in range(0, 0x110000, 64):
+        chars = [chr(c) for c in range(start, start + 64) if not 0xD800 <= c < 0xE000]
+        text = "".join(f"a{c}\u0301\u0323{c}" for c in chars)
+        assert tok.decode(tok.encode(text), False) == nfc(text), hex(start)
+
+
 # --- templates -------------------------------------------------------------------------------------
 
 
