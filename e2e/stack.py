@@ -21,6 +21,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -197,7 +198,8 @@ class Stack:
                 self.check_nothing_leaked()
         finally:
             for process in self.processes:
-                print(f"--- {process.name}\n{process.log()[-6000:]}")  # pytest shows it when a test fails
+                if kind is not None or "PYTEST_CURRENT_TEST" in os.environ:  # pytest shows it for failures
+                    print(f"--- {process.name}\n{process.log()[-6000:]}", file=sys.stderr)
                 process.kill()
 
     # --- processes ---
