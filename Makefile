@@ -63,7 +63,7 @@ pick     = $(if $(T),$(foreach x,$(1),$(if $(findstring /$(T),/$(x)),$(x))),$(1)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
 
 .PHONY: all
 all: $(PROGRAMS) ## build every program into build/bin
