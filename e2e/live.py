@@ -46,7 +46,6 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices"
 EVENTS = "/api/v1/namespaces/{ns}/events"
-NODES = "/api/v1/nodes"
 # Everything that a graph or one of its components may bring about, but volumes.
 MADE = (COMPONENTS, RECORDS, DEPLOYMENTS, REPLICA_SETS, PODS, SERVICES, CONFIG_MAPS, ACCOUNTS, ROLES, BINDINGS, SLICES)
 
