@@ -2,12 +2,45 @@
 #include "router/kv/held_table.h"
 
 #include <assert.h>
+#include <stdbool.h>
+#include <sys/mman.h>
 
-enum { CAP_MIN = 16 };
+enum { CAP_MIN = 16, LARGE = 4 << 20 };
+
+/*
+ * Large tables come from the system itself: zeroed, given back at once, and on huge pages if it
+ * likes, for access to them is random and would miss the TLB each time.
+ */
+static bool is_large(size_t n)
+{
+    return n * sizeof(struct held_entry) >= LARGE;
+}
+
+static struct held_entry *entries_new(size_t n)
+{
+    struct held_entry *entries;
+
+    if (!is_large(n))
+        return xcalloc(n, sizeof(*entries));
+    entries = mmap(NULL, n * sizeof(*entries), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+    if (entries == MAP_FAILED)
+        abort(); /* as xcalloc() does */
+    (void)madvise(entries, n * sizeof(*entries), MADV_HUGEPAGE);
+    return entries;
+}
+
+static void entries_free(struct held_entry *entries, size_t n)
+{
+    if (is_large(n))
+        (void)munmap(entries, n * sizeof(*entries));
+    else
+        free(entries);
+}
 
 void held_table_done(struct held_table *t)
 {
-    free(t->entries);
+    entries_free(t->entries, t->cap);
     *t = (struct held_table){0};
 }
 
@@ -33,11 +66,18 @@ static void resize(struct held_table *t, uint64_t cap)
 
     assert(cap <= UINT32_MAX);
     other.cap = (uint32_t)cap;
-    other.entries = xcalloc(cap, sizeof(*other.entries));
-    for (uint32_t i = 0; i < t->cap; i++)
-        if (t->entries[i].position)
-            other.entries[locate(&other, key_of(&t->entries[i]))] = t->entries[i];
-    free(t->entries);
+    other.entries = entries_new(cap);
+    for (uint32_t i = 0; i < t->cap; i++) {
+        uint32_t at;
+
+        if (!t->entries[i].position)
+            continue;
+        at = held_table_home(&other, key_of(&t->entries[i]));
+        while (other.entries[at].position) /* no key is there twice */
+            at = at + 1 < other.cap ? at + 1 : 0;
+        other.entries[at] = t->entries[i];
+    }
+    entries_free(t->entries, t->cap);
     *t = other;
 }
 
@@ -50,8 +90,8 @@ uint32_t *held_table_put(struct held_table *t, uint64_t external)
 {
     struct held_entry *en;
 
-    if ((uint64_t)t->len * 20 >= (uint64_t)t->cap * 17)
-        resize(t, t->cap ? (uint64_t)t->cap + t->cap / 3 : CAP_MIN);
+    if ((uint64_t)t->len * 4 >= (uint64_t)t->cap * 3)
+        resize(t, t->cap ? (uint64_t)t->cap + t->cap / 2 : CAP_MIN);
     en = &t->entries[locate(t, external)];
     if (!en->position) {
         en->key[0] = (uint32_t)external;
@@ -96,6 +136,6 @@ uint32_t held_table_remove(struct held_table *t, uint64_t external)
     if (t->len == 0)
         held_table_done(t);
     else if (t->cap > 4 * CAP_MIN && t->len < t->cap / 3)
-        resize(t, (uint64_t)t->len * 3 / 2);
+        resize(t, (uint64_t)t->len * 2);
     return position;
 }

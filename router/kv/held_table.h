@@ -2,9 +2,9 @@
 /*
  * What one worker holds: the hash that its engine gave a block -> the block's position in the tree.
  *
- * Most of the index's memory is in these tables, hence 12 bytes an entry and a load up to 17/20.
+ * Most of the index's memory is in these tables, hence 12 bytes an entry and a load of 1/2 to 3/4.
  * The home of a key is the high half of its mixed hash scaled to the capacity, so any capacity will
- * do, and growing by a third copies the table from front to back. Linear probing, no tombstones.
+ * do, and growing copies the table from front to back. Linear probing, no tombstones.
  * Pure; one thread.
  */
 #pragma once
@@ -42,11 +42,12 @@ static inline uint32_t held_table_home(const struct held_table *t, uint64_t exte
     return (uint32_t)(((h * UINT64_C(0xD6E8FEB86659FD93) >> 32) * t->cap) >> 32);
 }
 
-/* Tables outgrow every cache: callers that know their next keys ask for them some steps ahead. */
-static inline void held_table_prefetch(const struct held_table *t, uint64_t external)
-{
-    __builtin_prefetch(t->entries + held_table_home(t, external));
-}
+/*
+ * Tables outgrow every cache: callers that know their next keys ask for them some steps ahead. A
+ * macro, as gcc 12 takes a function that only prefetches for one without effect and drops the call.
+ */
+#define HELD_TABLE_PREFETCH(t, external)                                                           \
+    __builtin_prefetch((t)->entries + held_table_home((t), (external)), 1)
 
 static inline size_t held_table_bytes(const struct held_table *t)
 {

@@ -179,7 +179,7 @@ int prefix_index_store(struct prefix_index *ix, uint32_t slot, const uint64_t *p
         const uint64_t *before = i > 0 ? &blocks[i - 1].external : parent;
 
         if (held->cap && i + AHEAD < n)
-            held_table_prefetch(held, blocks[i + AHEAD].external);
+            HELD_TABLE_PREFETCH(held, blocks[i + AHEAD].external);
         if (before && *before == blocks[i].external) {
             outcome = refuse(ix, PREFIX_INVALID);
         } else if (ix->n_entries >= ix->max_entries && !held_table_find(held, blocks[i].external)) {
@@ -203,7 +203,7 @@ int prefix_index_remove(struct prefix_index *ix, uint32_t slot, const uint64_t *
         uint32_t position;
 
         if (held->cap && i + AHEAD < n)
-            held_table_prefetch(held, external[i + AHEAD]);
+            HELD_TABLE_PREFETCH(held, external[i + AHEAD]);
         position = held_table_remove(held, external[i]);
         if (position)
             clear(ix, &t, position);
