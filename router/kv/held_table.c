@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-enum { CAP_MIN = 16, LARGE = 4 << 20 };
+enum { CAP_MIN = 16, LARGE = 1 << 20 };
 
 /*
  * Large tables come from the system itself: zeroed, given back at once, and on huge pages if it
@@ -27,6 +27,8 @@ static struct held_entry *entries_new(size_t n)
     if (entries == MAP_FAILED)
         abort(); /* as xcalloc() does */
     (void)madvise(entries, n * sizeof(*entries), MADV_HUGEPAGE);
+    /* All at once: resize() would fault twice for each page, to look and then to write. */
+    (void)madvise(entries, n * sizeof(*entries), MADV_POPULATE_WRITE);
     return entries;
 }
 

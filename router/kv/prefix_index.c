@@ -12,7 +12,7 @@
 #include "router/kv/held_table.h"
 #include "router/kv/prefix_tree.h"
 
-enum { AHEAD = 12 }; /* blocks between asking memory for a table entry and using it */
+enum { AHEAD = 16 }; /* blocks between asking memory for a table entry and using it */
 
 struct prefix_index {
     struct prefix_tree tree;
