@@ -13,7 +13,7 @@ static void chat_chunks_are_those_of_the_reference(void **state)
     chunk_init(&c, API_CHAT, STR("7cf497bc-bc93-4c9c-baa4-ab37ea4e2806"), STR("tinyllama-chat"),
                1795252380);
     chunk_put_text(&c, &out, STR(" who"), NULL);
-    chunk_put_end(&c, &out, &(struct chunk_end){"length", STR_NULL}, NULL);
+    chunk_put_end(&c, &out, &(struct chunk_end){.finish = "length"}, NULL);
     chunk_put_usage(&c, &out, &u);
     chunk_put_done(&out);
     assert_string_equal(
@@ -48,7 +48,7 @@ static void folded_answers_are_those_of_the_reference(void **state)
     (void)state;
     chunk_init(&c, API_CHAT, STR("71661000-1b54-46d7-ba19-eed09b77e827"), STR("tinyllama-chat"),
                1795252381);
-    chunk_put_folded(&c, &out, STR("ets acc Comm line"), &(struct chunk_end){"length", STR_NULL},
+    chunk_put_folded(&c, &out, STR("ets acc Comm line"), &(struct chunk_end){.finish = "length"},
                      &u);
     assert_string_equal(
         buf_cstr(&out),
@@ -67,7 +67,8 @@ static void completions_chunks_and_escapes(void **state)
     (void)state;
     chunk_init(&c, API_COMPLETIONS, STR("x"), STR("m"), 1);
     chunk_put_text(&c, &out, STR("a\"\n"), NULL);
-    chunk_put_end(&c, &out, &(struct chunk_end){"stop", STR("\"END\"")}, NULL);
+    chunk_put_end(&c, &out,
+                  &(struct chunk_end){.finish = "stop", .stop_reason_json = STR("\"END\"")}, NULL);
     assert_string_equal(
         buf_cstr(&out),
         "data: "
