@@ -17,6 +17,7 @@
 
 #include "lib/base/bench.h"
 #include "lib/base/map64.h"
+#include "lib/base/str.h"
 #include "router/kv/block_hash.h"
 #include "router/kv/prefix_index.h"
 
@@ -124,14 +125,15 @@ static void trace_read(struct trace *t, const char *path)
             continue;
         trace_add_request(t);
         for (p = strchr(p, '['); p && *p && *p != ']';) {
-            char *end = NULL;
+            uint64_t id = 0;
 
-            while (*p && *p != ']' && !isdigit((unsigned char)*p))
+            if (!isdigit((unsigned char)*p)) {
                 p++;
-            if (isdigit((unsigned char)*p)) {
-                trace_add_id(t, strtoull(p, &end, 10));
-                p = end;
+                continue;
             }
+            for (; isdigit((unsigned char)*p); p++)
+                id = id * 10 + (uint64_t)(*p - '0');
+            trace_add_id(t, id);
         }
     }
     free(line);
@@ -360,9 +362,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc == 3) {
-        uint64_t n_workers = strtoull(argv[2], NULL, 10);
+        uint64_t n_workers;
 
-        if (n_workers < 1 || n_workers > WORKERS_MAX)
+        if (!str_parse_u64(str_from(argv[2]), &n_workers) || n_workers < 1 ||
+            n_workers > WORKERS_MAX)
             return 2;
         trace_read(&t, argv[1]);
         r = replay(&t, (uint32_t)n_workers);

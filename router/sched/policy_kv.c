@@ -26,8 +26,8 @@ static struct range logit_range(const struct route_candidate *candidates, size_t
     struct range r = {candidates[0].logit, candidates[0].logit};
 
     for (size_t i = 1; i < n; i++) {
-        r.min = fmin(r.min, candidates[i].logit);
-        r.max = fmax(r.max, candidates[i].logit);
+        r.min = MIN(r.min, candidates[i].logit);
+        r.max = MAX(r.max, candidates[i].logit);
     }
     return r;
 }
