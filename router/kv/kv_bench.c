@@ -343,8 +343,7 @@ static void print_figures(const struct result *r)
 
 static void report(const struct result *r)
 {
-    bench_report("index.store", per_second(r->n_blocks, r->apply_ns), "blocks/CPU s",
-                 "higher");
+    bench_report("index.store", per_second(r->n_blocks, r->apply_ns), "blocks/CPU s", "higher");
     bench_report("index.made.remove", per_second(r->n_blocks, r->remove_ns), "blocks/CPU s",
                  "higher");
     bench_report("index.match", r->lookup_p50_us, "us", "lower");
