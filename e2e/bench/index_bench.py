@@ -22,7 +22,7 @@ def build_peer():
     if not shutil.which("cargo"):
         print("index_bench: no cargo, so no comparison", file=sys.stderr)
         return False
-    cargo = ["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", TARGET]
+    cargo = ["cargo", "build", "--release", "--quiet", "--target-dir", TARGET]
     return subprocess.run(cargo, cwd=os.path.join(HERE, "peers"), stdout=sys.stderr).returncode == 0
 
 
