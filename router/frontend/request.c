@@ -15,7 +15,7 @@ static const struct log_target LG = {"commutator::frontend::request"};
 static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
 
 /* Tokenizing runs at some 10 MB/s: beyond this, other streams would notice on their tokens. */
-enum { POOL_BYTES = 64 << 10, INHIBITED_MAX = 64 };
+enum { POOL_BYTES = 64 << 10, INHIBITED_MAX = 64, ROUND_PAUSE_MS = 500 };
 
 enum step_result { STEP_MORE, STEP_WAIT, STEP_DONE };
 
@@ -33,6 +33,7 @@ static void leave_queue(struct request *rq)
 
 static void request_free(struct request *rq)
 {
+    timer_free(rq->pause);
     rq->stream = plane_stream_cancel(rq->stream);
     rq->booking = booking_release(rq->booking);
     leave_queue(rq);
@@ -223,21 +224,42 @@ static void trace_line(void *arg, struct str text)
 static int route_around(struct request *rq, struct route_request *q)
 {
     uint64_t avoid[REQUEST_ATTEMPTS + INHIBITED_MAX];
+    size_t n_avoid = rq->n_failed - rq->first_avoided;
     int r;
 
-    memcpy(avoid, rq->failed, rq->n_failed * sizeof(avoid[0]));
+    memcpy(avoid, rq->failed + rq->first_avoided, n_avoid * sizeof(avoid[0]));
     q->exclude = avoid;
-    q->n_exclude = rq->n_failed + model_inhibited(rq->m, avoid + rq->n_failed, INHIBITED_MAX);
+    q->n_exclude = n_avoid + model_inhibited(rq->m, avoid + n_avoid, INHIBITED_MAX);
     r = scheduler_route(rq->m->scheduler, q, &rq->decision, &rq->booking);
-    if (r != ROUTE_NO_WORKERS || q->n_exclude == rq->n_failed)
+    if (r != ROUTE_NO_WORKERS || q->n_exclude == n_avoid)
         return r;
     /* Better a worker that failed somebody else just now than none. */
-    q->n_exclude = rq->n_failed;
+    q->n_exclude = n_avoid;
     return scheduler_route(rq->m->scheduler, q, &rq->decision, &rq->booking);
+}
+
+static void go_round(void *arg)
+{
+    run(arg);
+}
+
+/*
+ * Every worker had its turn and failed before its first token. Workers that are starting, or handing
+ * over, fail like that for a moment: after a pause they may all be asked again.
+ */
+static enum step_result pause_before_next_round(struct request *rq)
+{
+    rq->first_avoided = rq->n_failed;
+    if (!rq->pause)
+        rq->pause = timer_new(rq->s->loop, go_round, rq);
+    timer_start(rq->pause, ROUND_PAUSE_MS);
+    return STEP_WAIT;
 }
 
 static enum step_result route_failed(struct request *rq, int r)
 {
+    if (r == ROUTE_NO_WORKERS && rq->first_avoided < rq->n_failed)
+        return pause_before_next_round(rq);
     if (r == ROUTE_ALL_BUSY)
         request_fail(rq, 503,
                      "Service temporarily unavailable: All workers are busy, please retry later");
@@ -248,7 +270,7 @@ static enum step_result route_failed(struct request *rq, int r)
             (unsigned long long)rq->pin, rq->m->ns, rq->m->component, rq->m->endpoint);
     else if (rq->n_failed)
         request_fail(rq, 503,
-                     "Failed to generate completions: every worker that was tried failed (%zu)",
+                     "Failed to generate completions: no worker is left after %zu failed attempts",
                      rq->n_failed);
     else
         request_fail(rq, 503,
@@ -359,7 +381,8 @@ void request_retry(struct request *rq, const char *reason)
              LOG_STR("request_id", rq->id), LOG_U64("worker_id", worker), LOG_STR("why", reason));
     rq->failed[rq->n_failed++] = worker;
     if (rq->n_failed == REQUEST_ATTEMPTS) {
-        request_fail(rq, 503, "Failed to generate completions: %d workers failed, the last one: %s",
+        request_fail(rq, 503,
+                     "Failed to generate completions: %d attempts failed, the last one: %s",
                      REQUEST_ATTEMPTS, reason);
         return;
     }

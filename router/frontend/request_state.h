@@ -54,8 +54,10 @@ struct request {
     uint64_t pin;
     struct route_decision decision;
     struct booking *booking;
-    uint64_t failed[REQUEST_ATTEMPTS]; /* workers that did */
+    uint64_t failed[REQUEST_ATTEMPTS]; /* workers that did, in order */
     size_t n_failed;
+    size_t first_avoided; /* those before it had their turn and may be asked again */
+    struct timer *pause;  /* before all are asked again */
 
     /* answer */
     struct plane_stream *stream;
