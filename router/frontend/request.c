@@ -15,7 +15,7 @@ static const struct log_target LG = {"commutator::frontend::request"};
 static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
 
 /* Tokenizing runs at some 10 MB/s: beyond this, other streams would notice on their tokens. */
-enum { POOL_BYTES = 64 << 10, INHIBITED_MAX = 64, ROUND_PAUSE_MS = 500 };
+enum { POOL_BYTES = 64 << 10, INHIBITED_MAX = 64, ROUND_PAUSE_MS = 1000 };
 
 enum step_result { STEP_MORE, STEP_WAIT, STEP_DONE };
 
