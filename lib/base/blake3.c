@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * BLAKE3, hash mode, 32 bytes out (J. O'Connor et al., "BLAKE3: one function, fast everywhere", §2).
+ * BLAKE3, plain and keyed, 32 bytes out (J. O'Connor et al., "BLAKE3: one function, fast everywhere", §2).
  *
  * Portable and one block at a time: it checks model files at start-up, where 500 MB/s is plenty.
  * The tree of 1 KiB chunks is folded with a stack of chaining values, one per level: after chunk
@@ -17,12 +17,19 @@ enum {
     CHUNK_END = 2,
     PARENT = 4,
     ROOT = 8,
+    KEYED = 16,
     DEPTH_MAX = 54, /* 2^64 bytes */
 };
 
 static const uint32_t IV[8] = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
                                0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19};
 static const uint8_t PERMUTATION[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
+
+/* What every node begins with: the key in place of IV, and a flag, when there is one. */
+struct mode {
+    uint32_t iv[8];
+    uint32_t flags;
+};
 
 /* What one compression still needs: kept, because the last one gets the ROOT flag added. */
 struct node {
@@ -88,16 +95,17 @@ static void load_words(uint32_t words[16], const uint8_t *data, size_t n)
 }
 
 /* All but the last compression of a chunk; the last one is returned undone. */
-static struct node chunk_node(const uint8_t *data, size_t n, uint64_t counter)
+static struct node chunk_node(const struct mode *mode, const uint8_t *data, size_t n,
+                              uint64_t counter)
 {
-    struct node node = {.counter = counter, .flags = CHUNK_START};
+    struct node node = {.counter = counter, .flags = mode->flags | CHUNK_START};
 
-    memcpy(node.cv, IV, sizeof(IV));
+    memcpy(node.cv, mode->iv, sizeof(mode->iv));
     while (n > BLOCK) {
         load_words(node.words, data, BLOCK);
         node.len = BLOCK;
         compress(&node, node.cv);
-        node.flags = 0;
+        node.flags = mode->flags;
         data += BLOCK;
         n -= BLOCK;
     }
@@ -107,17 +115,18 @@ static struct node chunk_node(const uint8_t *data, size_t n, uint64_t counter)
     return node;
 }
 
-static struct node parent_node(const uint32_t left[8], const uint32_t right[8])
+static struct node parent_node(const struct mode *mode, const uint32_t left[8],
+                               const uint32_t right[8])
 {
-    struct node node = {.len = BLOCK, .flags = PARENT};
+    struct node node = {.len = BLOCK, .flags = mode->flags | PARENT};
 
-    memcpy(node.cv, IV, sizeof(IV));
+    memcpy(node.cv, mode->iv, sizeof(mode->iv));
     memcpy(node.words, left, 32);
     memcpy(node.words + 8, right, 32);
     return node;
 }
 
-void digest_blake3_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE])
+static void digest(const struct mode *mode, struct str data, uint8_t ret_sum[32])
 {
     static const uint8_t nothing[1];
     const uint8_t *at = data.len ? (const uint8_t *)data.ptr : nothing;
@@ -125,28 +134,46 @@ void digest_blake3_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE])
     size_t depth = 0, left = data.len;
     uint64_t n_chunks = 0;
     struct node last;
-    uint8_t sum[32];
 
     while (left > CHUNK) {
-        struct node node = chunk_node(at, CHUNK, n_chunks++);
+        struct node node = chunk_node(mode, at, CHUNK, n_chunks++);
 
         compress(&node, cv);
         for (uint64_t done = n_chunks; done % 2 == 0; done /= 2) {
-            node = parent_node(stack[--depth], cv);
+            node = parent_node(mode, stack[--depth], cv);
             compress(&node, cv);
         }
         memcpy(stack[depth++], cv, sizeof(cv));
         at += CHUNK;
         left -= CHUNK;
     }
-    last = chunk_node(at, left, n_chunks);
+    last = chunk_node(mode, at, left, n_chunks);
     while (depth > 0) {
         compress(&last, cv);
-        last = parent_node(stack[--depth], cv);
+        last = parent_node(mode, stack[--depth], cv);
     }
     last.flags |= ROOT;
     compress(&last, cv);
     for (int i = 0; i < 32; i++)
-        sum[i] = (uint8_t)(cv[i / 4] >> (8 * (i % 4)));
+        ret_sum[i] = (uint8_t)(cv[i / 4] >> (8 * (i % 4)));
+}
+
+void digest_blake3_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE])
+{
+    struct mode plain = {.flags = 0};
+    uint8_t sum[32];
+
+    memcpy(plain.iv, IV, sizeof(IV));
+    digest(&plain, data, sum);
     digest_hex(sum, ret_hex);
+}
+
+void digest_blake3_keyed(const uint8_t key[32], struct str data, uint8_t ret_sum[32])
+{
+    struct mode keyed = {.flags = KEYED};
+
+    for (int i = 0; i < 8; i++)
+        keyed.iv[i] = (uint32_t)key[4 * i] | (uint32_t)key[4 * i + 1] << 8 |
+                      (uint32_t)key[4 * i + 2] << 16 | (uint32_t)key[4 * i + 3] << 24;
+    digest(&keyed, data, ret_sum);
 }

@@ -95,6 +95,26 @@ static int set_enum(const struct conf_field *f, int *at, const struct origin *o,
                    buf_cstr(&known));
 }
 
+/* "a, b": the bits of these words. An empty text is the empty set. */
+static int set_words(const struct conf_field *f, uint64_t *at, const struct origin *o,
+                     struct str text, struct err *e)
+{
+    struct str rest = text, word;
+    uint64_t set = 0;
+
+    for (bool more = str_trim(text).len > 0; more;) {
+        int bit, r;
+
+        more = str_cut(&rest, ',', &word);
+        r = set_enum(f, &bit, o, str_trim(word), e);
+        if (r < 0)
+            return r;
+        set |= UINT64_C(1) << bit;
+    }
+    *at = set;
+    return 0;
+}
+
 static int set_number(const struct conf_field *f, void *at, const struct origin *o, struct str text,
                       struct err *e)
 {
@@ -118,6 +138,14 @@ static int set_number(const struct conf_field *f, void *at, const struct origin 
     return 0;
 }
 
+static void add_words(char **list, struct str words)
+{
+    char *longer = xasprintf("%s%s%.*s", *list ? *list : "", *list ? " " : "", STR_ARG(words));
+
+    free(*list);
+    *list = longer;
+}
+
 static int set_field(const struct conf_field *f, void *into, const struct origin *o,
                      struct str text, struct err *e)
 {
@@ -128,10 +156,15 @@ static int set_field(const struct conf_field *f, void *into, const struct origin
         free(*(char **)at);
         *(char **)at = str_dup(text);
         return 0;
+    case CONF_LIST:
+        add_words(at, text);
+        return 0;
     case CONF_BOOL:
         return str_parse_bool(text, at) ? 0 : bad_value(o, text, "true or false", e);
     case CONF_ENUM:
         return set_enum(f, at, o, text, e);
+    case CONF_SET:
+        return set_words(f, at, o, text, e);
     case CONF_U64:
     case CONF_F64:
     case CONF_DURATION:
@@ -254,7 +287,7 @@ int conf_load(const struct conf_spec *spec, void *into, int argc, char *const *a
 void conf_done(const struct conf_spec *spec, void *from)
 {
     for (size_t i = 0; i < spec->n_fields; i++) {
-        if (spec->fields[i].type == CONF_STR) {
+        if (spec->fields[i].type == CONF_STR || spec->fields[i].type == CONF_LIST) {
             char **at = field_at(&spec->fields[i], from);
 
             free(*at);
@@ -266,8 +299,9 @@ void conf_done(const struct conf_spec *spec, void *from)
 static void print_option(const struct conf_field *f, FILE *out)
 {
     static const char *const values[] = {
-        [CONF_STR] = " TEXT", [CONF_BOOL] = "",          [CONF_U64] = " N",
-        [CONF_F64] = " X",    [CONF_DURATION] = " TIME", [CONF_ENUM] = " WORD",
+        [CONF_STR] = " TEXT",  [CONF_BOOL] = "",          [CONF_U64] = " N",
+        [CONF_F64] = " X",     [CONF_DURATION] = " TIME", [CONF_ENUM] = " WORD",
+        [CONF_SET] = " WORDS", [CONF_LIST] = " TEXT",
     };
 
     if (f->flag)

@@ -25,6 +25,8 @@ enum conf_type {
     CONF_F64,  /* double; NAN when unset without default */
     CONF_DURATION, /* uint64_t milliseconds; text "15m", "1.5s", "30s", "250ms"; bare number = seconds */
     CONF_ENUM, /* int; words in `words`, index is the value; '-' and '_' are the same */
+    CONF_LIST, /* char *, words between spaces, NULL when unset; each flag adds to what was there */
+    CONF_SET,  /* uint64_t: a comma list of such words, bit i stands for words[i] */
 };
 
 struct conf_field {

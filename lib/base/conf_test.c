@@ -11,6 +11,8 @@ struct options {
     double weight, threshold;
     bool events;
     int mode;
+    uint64_t shadows;
+    char *engines;
 };
 
 static const char *const MODES[] = {"round-robin", "random", "kv", NULL};
@@ -28,15 +30,19 @@ static const struct conf_field FIELDS[] = {
     {"kv-events", NULL, "DYN_KV_EVENTS", NULL, CONF_BOOL, AT(events), "true", 0, 0, NULL, "events"},
     {"router-mode", NULL, "DYN_ROUTER_MODE", NULL, CONF_ENUM, AT(mode), "round-robin", 0, 0, MODES,
      "mode"},
+    {"engine", NULL, "ENGINES", NULL, CONF_LIST, AT(engines), NULL, 0, 0, NULL, "engines"},
+    {"shadows", NULL, NULL, NULL, CONF_SET, AT(shadows), NULL, 0, 0, MODES, "modes, a comma list"},
 };
 static const struct conf_spec SPEC = {"prog", "Does things.", FIELDS, ARRAY_LEN(FIELDS), false};
 
-static const char *env_mode, *env_port_alias;
+static const char *env_mode, *env_port_alias, *env_engines;
 
 static const char *fake_env(const char *name)
 {
     if (strcmp(name, "DYN_ROUTER_MODE") == 0)
         return env_mode;
+    if (strcmp(name, "ENGINES") == 0)
+        return env_engines;
     if (strcmp(name, "DYNAMO_PORT") == 0)
         return env_port_alias;
     return NULL;
@@ -53,6 +59,25 @@ static int load(struct options *o, struct err *e, char **args)
 }
 #define ARGS(...) ((char *[]){(char[]){"prog"}, ##__VA_ARGS__, NULL})
 #define A(text) ((char[]){text})
+
+static void a_list_grows(void **state)
+{
+    struct options o;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(load(&o, &e, ARGS(A("--engine"), A("a"), A("--engine=b"))), &e);
+    assert_string_equal(o.engines, "a b");
+    conf_done(&SPEC, &o);
+    env_engines = "c d";
+    EXPECT_OK(load(&o, &e, ARGS(A("--engine"), A("a"))), &e);
+    assert_string_equal(o.engines, "c d a");
+    conf_done(&SPEC, &o);
+    env_engines = NULL;
+    EXPECT_OK(load(&o, &e, ARGS()), &e);
+    assert_null(o.engines);
+    conf_done(&SPEC, &o);
+}
 
 static void precedence_is_flag_environment_default(void **state)
 {
@@ -145,8 +170,30 @@ static void help_is_printed_from_the_table(void **state)
                                  "round-robin) [DYN_ROUTER_MODE]"));
 }
 
+static void a_set_is_a_list_of_words(void **state)
+{
+    struct options o;
+    struct err e;
+
+    (void)state;
+    assert_int_equal(load(&o, &e, ARGS(A("--port-less"))), -EINVAL);
+    conf_done(&SPEC, &o);
+    assert_int_equal(load(&o, &e, ARGS(A("--shadows"), A("kv, ROUND_ROBIN"))), 0);
+    assert_int_equal(o.shadows, 1 << 2 | 1 << 0);
+    conf_done(&SPEC, &o);
+    assert_int_equal(load(&o, &e, ARGS(A("--shadows="))), 0);
+    assert_int_equal(o.shadows, 0);
+    conf_done(&SPEC, &o);
+    assert_int_equal(load(&o, &e, ARGS(A("--shadows=kv,fair"))), -EINVAL);
+    assert_string_equal(e.text, "--shadows: 'fair' is none of round-robin, random, kv");
+    conf_done(&SPEC, &o);
+    assert_int_equal(load(&o, &e, ARGS(A("--shadows=kv,"))), -EINVAL);
+    conf_done(&SPEC, &o);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(precedence_is_flag_environment_default), T(wrong_values_are_named),
-                    T(durations), T(help_is_printed_from_the_table));
+    return TEST_RUN(T(a_list_grows), T(precedence_is_flag_environment_default),
+                    T(wrong_values_are_named), T(durations), T(help_is_printed_from_the_table),
+                    T(a_set_is_a_list_of_words));
 }

@@ -26,6 +26,23 @@ void digest_sha256_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE])
     put_hex(sum, sizeof(sum), ret_hex);
 }
 
+void digest_git_blob_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE])
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    char head[32];
+    uint8_t sum[20];
+    int n = snprintf(head, sizeof(head), "blob %zu", data.len);
+
+    /* with the NUL that ends the head */
+    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha1(), NULL) != 1 ||
+        EVP_DigestUpdate(ctx, head, (size_t)n + 1) != 1 ||
+        EVP_DigestUpdate(ctx, data.len ? data.ptr : "", data.len) != 1 ||
+        EVP_DigestFinal_ex(ctx, sum, NULL) != 1)
+        abort(); /* only without memory */
+    EVP_MD_CTX_free(ctx);
+    put_hex(sum, sizeof(sum), ret_hex);
+}
+
 void digest_hex(const uint8_t sum[32], char ret_hex[DIGEST_HEX_SIZE])
 {
     put_hex(sum, 32, ret_hex);

@@ -14,6 +14,32 @@ static void sha256_of_known_texts(void **state)
 }
 
 /* Inputs of the published BLAKE3 vectors: byte i is i % 251. Outputs are the first 32 bytes. */
+static void blake3_with_the_published_key(void **state)
+{
+    static const struct {
+        size_t len;
+        const char *hex;
+    } cases[] = {
+        {0, "92b2b75604ed3c761f9d6f62392c8a9227ad0ea3f09573e783f1498a4ed60d26"},
+        {1, "6d7878dfff2f485635d39013278ae14f1454b8c0a3a2d34bc1ab38228a80c95b"},
+        {1024, "75c46f6f3d9eb4f55ecaaee480db732e6c2105546f1e675003687c31719c7ba4"},
+        {1025, "357dc55de0c7e382c900fd6e320acc04146be01db6a8ce7210b7189bd664ea69"},
+        {3073, "68dede9bef00ba89e43f31a6825f4cf433389fedae75c04ee9f0cf16a427c95a"},
+    };
+    static const char key[] = "whats the Elvish word for friend";
+    uint8_t input[3073], sum[32];
+    char hex[DIGEST_HEX_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(input); i++)
+        input[i] = (uint8_t)(i % 251);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        digest_blake3_keyed((const uint8_t *)key, str_slice((char *)input, cases[i].len), sum);
+        digest_hex(sum, hex);
+        assert_string_equal(hex, cases[i].hex);
+    }
+}
+
 static void blake3_of_published_lengths(void **state)
 {
     static const struct {
@@ -90,9 +116,21 @@ static void uuids_are_version_4_and_differ(void **state)
     assert_false(uuid_is_valid(STR("11111111-2222-4333-8444-55555555555g")));
 }
 
+/* git hash-object */
+static void git_names_blobs(void **state)
+{
+    char hex[DIGEST_HEX_SIZE];
+
+    (void)state;
+    digest_git_blob_hex(STR("hello\n"), hex);
+    assert_string_equal(hex, "ce013625030ba8dba906f756967f9e9ca394464a");
+    digest_git_blob_hex(STR_NULL, hex);
+    assert_string_equal(hex, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+}
+
 int main(void)
 {
-    return TEST_RUN(T(sha256_of_known_texts), T(blake3_of_published_lengths),
-                    T(siphash_gives_instance_ids), T(base64_both_ways),
-                    T(uuids_are_version_4_and_differ));
+    return TEST_RUN(T(git_names_blobs), T(sha256_of_known_texts), T(blake3_of_published_lengths),
+                    T(blake3_with_the_published_key), T(siphash_gives_instance_ids),
+                    T(base64_both_ways), T(uuids_are_version_4_and_differ));
 }

@@ -663,3 +663,19 @@ int json_pull_end(struct json_pull *p, struct err *e)
         return 0;
     return err_set(e, -EINVAL, "byte %zu: %s", (size_t)(p->at - p->begin), p->error);
 }
+
+struct str json_pull_member(struct str object, const char *key)
+{
+    struct str name, value = STR_NULL;
+    struct json_pull p;
+
+    json_pull_init(&p, object);
+    if (json_pull_peek(&p) != JSON_KIND_OBJECT || !json_pull_object(&p))
+        return STR_NULL;
+    while (json_pull_key(&p, &name))
+        if (!json_pull_skip(&p, &value))
+            return STR_NULL;
+        else if (str_is(name, key))
+            return value;
+    return STR_NULL;
+}

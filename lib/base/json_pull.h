@@ -83,6 +83,9 @@ static inline bool json_pull_ok(const struct json_pull *p)
 }
 /* 0 when exactly one value was read and nothing follows; -EINVAL with offset and reason else. */
 MUST_CHECK int json_pull_end(struct json_pull *p, struct err *e);
+
+/* JSON text of a member; empty when @object is no object, or has no such member before an error. */
+struct str json_pull_member(struct str object, const char *key);
 /* Decodes the escapes of a raw string, appending to @out. False, and @out as before, on a malformed
  * escape or half of a surrogate pair. */
 MUST_CHECK bool json_unescape(struct str raw, struct buf *out);

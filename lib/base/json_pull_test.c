@@ -504,13 +504,36 @@ static void test_damaged_documents_are_never_more_lenient_than_cjson(void **stat
     assert_true(refused > 1000);
 }
 
+static void test_member(void **state)
+{
+    static const struct {
+        const char *object, *key, *text; /* NULL = none */
+    } cases[] = {
+        {"{\"a\":{\"b\":1}, \"c\" : [2, 3] }", "a", "{\"b\":1}"},
+        {"{\"a\":{\"b\":1}, \"c\" : [2, 3] }", "c", "[2, 3]"},
+        {"{\"a\":{\"b\":1}}", "b", NULL},
+        {"{\"a\":null}", "a", "null"},
+        {"{\"z\":[1, \"a\":2}", "a", NULL},
+        {"[\"a\"]", "a", NULL},
+        {"", "a", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct str found = json_pull_member(str_from(cases[i].object), cases[i].key);
+
+        if (!str_eq(found, str_from(cases[i].text)))
+            fail_msg("%s: %.*s", cases[i].object, STR_ARG(found));
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_typical_reader), T(test_documents_accepted_and_refused), T(test_u64),
                     T(test_i64), T(test_f64), T(test_unescape),
                     T(test_escaped_strings_share_the_scratch), T(test_peek_names_the_next_value),
                     T(test_null_instead_of_a_bracket_is_consumed), T(test_first_error_sticks),
-                    T(test_misuse_is_an_error_and_never_a_loop), T(test_depth_is_limited),
-                    T(test_random_documents_read_as_cjson_does),
+                    T(test_member), T(test_misuse_is_an_error_and_never_a_loop),
+                    T(test_depth_is_limited), T(test_random_documents_read_as_cjson_does),
                     T(test_damaged_documents_are_never_more_lenient_than_cjson));
 }

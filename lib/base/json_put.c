@@ -4,9 +4,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* U+FFFD, what a reader sees where the input was not UTF-8. */
 #define REPLACEMENT STR("\xEF\xBF\xBD")
+
+static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324"
+                                  "25262728293031323334353637383940414243444546474849"
+                                  "50515253545556575859606162636465666768697071727374"
+                                  "75767778798081828384858687888990919293949596979899";
 
 /* The letter behind a backslash, 'u' for \u00XX, 0 where the byte stands for itself. */
 static const char escapes[256] = {
@@ -126,6 +132,42 @@ void json_put_u64(struct json_put *j, uint64_t v)
 {
     begin_value(j);
     buf_put_u64dec(j->out, v);
+}
+
+/* Writes @v before @end; returns where it begins. */
+static char *put_digits(char *end, uint32_t v)
+{
+    while (v >= 100) {
+        end -= 2;
+        memcpy(end, digit_pairs + (size_t)(v % 100) * 2, 2);
+        v /= 100;
+    }
+    if (v >= 10)
+        return memcpy(end - 2, digit_pairs + (size_t)v * 2, 2);
+    *--end = (char)('0' + v);
+    return end;
+}
+
+void json_put_u32_array(struct json_put *j, const uint32_t *v, size_t n)
+{
+    enum { DIGITS = 10, AT_ONCE = 256 };
+
+    json_put_array(j);
+    for (size_t i = 0; i < n;) {
+        size_t until = MIN(n, i + AT_ONCE);
+        char *begin = buf_reserve(j->out, AT_ONCE * (DIGITS + 1)), *at = begin;
+
+        for (; i < until; i++) {
+            char text[DIGITS], *digits = put_digits(text + DIGITS, v[i]);
+            size_t len = (size_t)(text + DIGITS - digits);
+
+            memcpy(at, digits, len);
+            at += len;
+            *at++ = ',';
+        }
+        buf_commit(j->out, (size_t)(at - begin) - (i == n));
+    }
+    json_put_array_end(j);
 }
 
 void json_put_i64(struct json_put *j, int64_t v)

@@ -54,6 +54,37 @@ static void test_integers_are_exact(void **state)
     assert_text(&out, "[18446744073709551615,-9223372036854775808,9223372036854775807,-1,0]");
 }
 
+static void test_arrays_of_numbers_are_as_one_by_one(void **state)
+{
+    uint32_t v[1500];
+    uint64_t random = 7;
+
+    (void)state;
+    for (size_t n = 0; n <= ARRAY_LEN(v); n = n < 3 ? n + 1 : n * 5 / 2) {
+        AUTO(buf_done) struct buf fast = BUF_NULL;
+        AUTO(buf_done) struct buf slow = BUF_NULL;
+        struct json_put a = json_put_on(&fast), b = json_put_on(&slow);
+
+        json_put_array(&a);
+        json_put_array(&b);
+        json_put_u64(&a, 1);
+        json_put_u64(&b, 1);
+        json_put_array(&b);
+        for (size_t i = 0; i < n; i++) {
+            random = random * UINT64_C(6364136223846793005) + 1;
+            v[i] = (uint32_t)(random >> 32) >> (random >> 27 & 31);
+            json_put_u64(&b, v[i]);
+        }
+        json_put_array_end(&b);
+        json_put_u32_array(&a, v, n);
+        json_put_u64(&a, 2);
+        json_put_u64(&b, 2);
+        json_put_array_end(&a);
+        json_put_array_end(&b);
+        assert_string_equal(buf_cstr(&fast), buf_cstr(&slow));
+    }
+}
+
 static void test_doubles_are_short_and_read_back(void **state)
 {
     static const struct {
@@ -154,6 +185,7 @@ static void test_every_string_reads_back(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_nesting_puts_commas_between_values_only), T(test_integers_are_exact),
+                    T(test_arrays_of_numbers_are_as_one_by_one),
                     T(test_doubles_are_short_and_read_back), T(test_random_doubles_read_back),
                     T(test_strings_are_escaped), T(test_every_string_reads_back));
 }

@@ -103,6 +103,9 @@ static cJSON *read_string(struct reader *rd)
     return text ? need(cJSON_CreateString(text)) : NULL;
 }
 
+/* A bit of cJSON's type that it neither uses nor loses when it copies. */
+enum { WRITTEN_AS_FLOAT = 1 << 16 };
+
 static bool is_integer(struct str text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -117,6 +120,7 @@ static cJSON *read_number(struct reader *rd)
     struct str text;
     int64_t integer;
     double value;
+    cJSON *node;
 
     if (!json_pull_skip(&rd->pull, &text))
         return NULL;
@@ -132,7 +136,9 @@ static cJSON *read_number(struct reader *rd)
         json_pull_fail(&rd->pull, number.error);
         return NULL;
     }
-    return need(cJSON_CreateNumber(value));
+    node = need(cJSON_CreateNumber(value));
+    node->type |= WRITTEN_AS_FLOAT;
+    return node;
 }
 
 static cJSON *read_array(struct reader *rd)
@@ -426,6 +432,11 @@ bool json_f64(const struct json *v, double *ret)
         return false;
     *ret = CONST_NODE(v)->valuedouble;
     return true;
+}
+
+bool json_is_float(const struct json *v)
+{
+    return json_kind_of(v) == JSON_KIND_NUMBER && CONST_NODE(v)->type & WRITTEN_AS_FLOAT;
 }
 
 bool json_i64(const struct json *v, int64_t *ret)

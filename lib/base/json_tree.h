@@ -74,6 +74,8 @@ bool json_get_f64(const struct json *object, const char *key, double *ret);
 bool json_get_bool(const struct json *object, const char *key, bool *ret);
 bool json_i64(const struct json *v, int64_t *ret);
 bool json_f64(const struct json *v, double *ret);
+/* Whether it was parsed from a text with a fraction or exponent: 1.0 and not 1. */
+bool json_is_float(const struct json *v);
 bool json_bool(const struct json *v, bool *ret);
 
 struct json *json_new_object(void) __attribute__((returns_nonnull));

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Per thread, so that a test which fails allocations does not disturb its neighbours. */
 static _Thread_local size_t fail_countdown;
@@ -69,7 +70,7 @@ char *xasprintf(const char *format, ...)
     return require(n < 0 ? NULL : out, 1);
 }
 
-static bool must_fail(void)
+bool mem_must_fail(void)
 {
     if (fail_countdown == 0 || --fail_countdown > 0)
         return false;
@@ -80,12 +81,47 @@ static bool must_fail(void)
 
 void *try_alloc(size_t size)
 {
-    return must_fail() ? NULL : malloc(size ? size : 1);
+    return mem_must_fail() ? NULL : malloc(size ? size : 1);
 }
 
 void *try_realloc(void *p, size_t size)
 {
-    return must_fail() ? NULL : realloc(p, size ? size : 1);
+    return mem_must_fail() ? NULL : realloc(p, size ? size : 1);
+}
+
+void *try_map_aligned(size_t size, size_t align)
+{
+    enum { PAGE = 4096 };
+    char *p, *start;
+
+    if (mem_must_fail())
+        return NULL;
+    p = mmap(NULL, size + align, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    /* What lies before the first aligned address goes back; what lies behind is never touched. */
+    start = (char *)(((uintptr_t)p + align - 1) & ~(uintptr_t)(align - 1));
+    if (start > p)
+        (void)munmap(p, (size_t)(start - p));
+    (void)munmap(start + ((size + PAGE - 1) & ~(size_t)(PAGE - 1)), align - (size_t)(start - p));
+    return start;
+}
+
+void *try_map(size_t size)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    void *p = try_map_aligned(size, HUGE_PAGE);
+
+    if (p)
+        (void)madvise(p, size, MADV_HUGEPAGE);
+    return p;
+}
+
+void mem_unmap(void *p, size_t size)
+{
+    if (p)
+        (void)munmap(p, size);
 }
 
 void mem_fail_at(size_t nth)

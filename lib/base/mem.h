@@ -69,8 +69,19 @@ char *xasprintf(const char *format, ...) __attribute__((malloc, returns_nonnull)
 MUST_CHECK void *try_alloc(size_t size);
 MUST_CHECK void *try_realloc(void *p, size_t size);
 
-/* The @nth call of try_alloc/try_realloc from now on fails (1 = the next); 0 = never. For tests. */
+/*
+ * Zeroed memory straight from the system, which has it back at once with mem_unmap(); on huge pages
+ * if there are some. For megabytes. Fails like try_alloc().
+ */
+MUST_CHECK void *try_map(size_t size);
+/* Likewise on small pages, at a multiple of @align, which is a power of two and a page or more. */
+MUST_CHECK void *try_map_aligned(size_t size, size_t align);
+void mem_unmap(void *p, size_t size); /* @p may be NULL */
+
+/* The @nth call of a try_ function from now on fails (1 = the next); 0 = never. For tests. */
 void mem_fail_at(size_t nth);
+/* For allocators that have a stock: whether this call is the one that fails, as those of try_alloc(). */
+bool mem_must_fail(void);
 /* Whether the failure armed by mem_fail_at() has happened. */
 bool mem_has_failed(void);
 

@@ -49,6 +49,18 @@ MUST_CHECK int kube_list(struct kube_client *c, const struct kube_kind *k, const
                          const char *selector, struct json **ret, struct err *e);
 MUST_CHECK int kube_create(struct kube_client *c, const struct kube_kind *k,
                            const struct json *object, struct json **ret, struct err *e);
+/* One of several objects that are created together. */
+struct kube_creation {
+    const struct kube_kind *kind;
+    const struct json *object;
+    struct json *stored; /* out, the caller's; NULL unless r == 0 */
+    int r;               /* out: as kube_create(), with err filled unless 0 */
+    struct err err;
+    void (*done)(void *arg, struct kube_creation *at); /* as soon as it is answered; may be NULL */
+    void *arg;
+};
+/* Returns when each has its answer; they are under way at the same time. @at zero but for input. */
+void kube_create_all(struct kube_client *c, struct kube_creation *at, size_t n);
 /* PUT; metadata.resourceVersion in @object makes it conditional. */
 MUST_CHECK int kube_update(struct kube_client *c, const struct kube_kind *k,
                            const struct json *object, struct json **ret, struct err *e);

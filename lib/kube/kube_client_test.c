@@ -166,6 +166,36 @@ static void test_outcomes(void **state)
     world_close(w);
 }
 
+static void test_several_at_once(void **state)
+{
+    struct world *w = world_open();
+    AUTO(json_free) struct json *v = object();
+    struct kube_creation at[3] = {
+        {.kind = &KIND_CONFIG_MAP, .object = v},
+        {.kind = &KIND_SERVICE, .object = v},
+        {.kind = &KIND_SERVICE_ACCOUNT, .object = v},
+    };
+
+    (void)state;
+    w->status = 201;
+    w->answer = "{\"kind\":\"Stored\"}";
+    kube_create_all(w->client, at, ARRAY_LEN(at));
+    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+        EXPECT_OK(at[i].r, &at[i].err);
+        assert_string_equal(json_get_cstr(at[i].stored, "kind"), "Stored");
+        at[i].stored = json_free(at[i].stored);
+    }
+    w->status = 409;
+    w->answer = "{\"kind\":\"Status\",\"message\":\"is there\"}";
+    kube_create_all(w->client, at, ARRAY_LEN(at));
+    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+        assert_int_equal(at[i].r, KUBE_EXISTS);
+        assert_null(at[i].stored);
+        assert_non_null(strstr(at[i].err.text, "is there"));
+    }
+    world_close(w);
+}
+
 static void count_call(void *arg, const char *method, int status)
 {
     buf_printf(arg, "%s %d;", method, status);
@@ -227,6 +257,6 @@ static void test_nobody_there(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_requests), T(test_outcomes), T(test_groups_and_bad_answers),
-                    T(test_calls_are_told), T(test_nobody_there));
+    return TEST_RUN(T(test_requests), T(test_outcomes), T(test_several_at_once),
+                    T(test_groups_and_bad_answers), T(test_calls_are_told), T(test_nobody_there));
 }

@@ -34,7 +34,7 @@ struct http_call {
     struct timer *idle;
     uint64_t idle_ms;
     bool over; /* no callback any more */
-    bool head_seen;
+    bool head_seen, paused;
     void (*head)(void *arg, int status);
     void (*data)(void *arg, struct str bytes);
     void (*done)(void *arg, int status, int error, const char *why);
@@ -370,4 +370,28 @@ struct http_call *http_call_cancel(struct http_call *call)
     call_over(call);
     leave(c);
     return NULL;
+}
+
+void http_call_pause(struct http_call *call)
+{
+    if (call->over || call->paused)
+        return;
+    call->paused = true;
+    if (call->idle)
+        timer_stop(call->idle);
+    (void)curl_easy_pause(call->easy, CURLPAUSE_RECV);
+}
+
+void http_call_resume(struct http_call *call)
+{
+    struct http_client *c = call->client;
+
+    if (call->over || !call->paused)
+        return;
+    call->paused = false;
+    if (call->idle)
+        timer_start(call->idle, call->idle_ms);
+    enter(c);
+    (void)curl_easy_pause(call->easy, CURLPAUSE_CONT);
+    leave(c);
 }

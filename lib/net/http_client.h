@@ -48,18 +48,40 @@ DEFINE_CLEANUP(struct http_client *, http_client_free)
 struct http_call *http_client_start(struct http_client *c, const struct http_call_spec *spec)
     __attribute__((returns_nonnull));
 struct http_call *http_call_cancel(struct http_call *call);
+/* Back-pressure: a paused call's socket is not read. Allowed in its callbacks, once its head has come. */
+void http_call_pause(struct http_call *call);
+/* What libcurl had read is delivered from within the call, which may end it. */
+void http_call_resume(struct http_call *call);
 
 /*
- * The blocking form, for reconcile threads and start-up: one handle per thread, connections kept.
+ * The blocking form, for reconcile threads and start-up: one client per thread, connections kept.
  * Never on a loop thread.
  */
 struct http_sync;
+
+/* One of several calls that are made together. */
+struct http_sync_job {
+    struct http_call_spec spec; /* its callbacks are ignored, its body is borrowed */
+    size_t max_body;            /* a longer answer is -EMSGSIZE */
+    struct buf *body;           /* the answer's is appended; unchanged on failure */
+    int status;                 /* out, when r == 0 */
+    int r;                      /* out: 0, or -errno with err filled */
+    struct err err;
+    void (*done)(void *arg, struct http_sync_job *job); /* as soon as it is; may be NULL */
+    void *arg;
+};
+
 MUST_CHECK int http_sync_new(struct http_sync **ret, const struct http_client_conf *conf,
                              struct err *e);
 struct http_sync *http_sync_free(struct http_sync *c);
 DEFINE_CLEANUP(struct http_sync *, http_sync_free)
-/* @spec's callbacks are ignored. Body appended to @ret_body, at most @max_body bytes (-EMSGSIZE).
+/*
+ * Returns when all are answered or have failed. Over HTTP/2 they share a connection. At most
+ * HTTP_SYNC_JOBS_MAX are under way at a time, in the order given.
  */
+enum { HTTP_SYNC_JOBS_MAX = 16 };
+void http_sync_run(struct http_sync *c, struct http_sync_job *jobs, size_t n);
+/* One call. */
 MUST_CHECK int http_sync_call(struct http_sync *c, const struct http_call_spec *spec,
                               size_t max_body, int *ret_status, struct buf *ret_body,
                               struct err *e);

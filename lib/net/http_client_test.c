@@ -73,11 +73,26 @@ static void handle_large(struct http_exchange *x, void *arg)
     http_respond(x, 200, NULL, str_slice(bytes, LARGE));
 }
 
+/* Answers when TOGETHER requests are there. */
+enum { TOGETHER = 5 };
+
+static void handle_together(struct http_exchange *x, void *arg)
+{
+    static struct http_exchange *waiting[TOGETHER];
+    static size_t n;
+
+    (void)arg;
+    waiting[n++] = x;
+    if (n < TOGETHER)
+        return;
+    while (n > 0)
+        http_respond(waiting[--n], 200, NULL, STR("together"));
+}
+
 static const struct http_route routes[] = {
-    {NULL, "/echo*", handle_echo, 0},
-    {"GET", "/status", handle_status, 0},
-    {"GET", "/later", handle_later, 0},
-    {"GET", "/large", handle_large, 0},
+    {NULL, "/echo*", handle_echo, 0},         {"GET", "/status", handle_status, 0},
+    {"GET", "/later", handle_later, 0},       {"GET", "/large", handle_large, 0},
+    {"GET", "/together", handle_together, 0},
 };
 
 static struct http_server *start_server(struct loop *l)
@@ -116,7 +131,7 @@ static void teardown(void)
 
 /* --- the client's side ----------------------------------------------------------------------- */
 
-enum act { DO_NOTHING, DO_CANCEL, DO_CANCEL_OTHER, DO_FREE_CLIENT, DO_START };
+enum act { DO_NOTHING, DO_CANCEL, DO_CANCEL_OTHER, DO_FREE_CLIENT, DO_START, DO_PAUSE };
 
 /* One call, what became of it, and what its callbacks are to do. */
 struct probe {
@@ -146,6 +161,9 @@ static void act(struct probe *p, enum act what)
         break;
     case DO_START:
         probe_start(p->other, "GET", "/status");
+        break;
+    case DO_PAUSE:
+        http_call_pause(p->call);
         break;
     }
 }
@@ -280,6 +298,36 @@ static void test_streams_arrive_as_they_come(void **state)
     RUN_UNTIL(p.dones);
     assert_int_equal(p.error, 0);
     assert_string_equal(buf_cstr(&p.body), "onetwo");
+    buf_done(&p.body);
+    teardown();
+}
+
+/* What a paused call leaves unread stays with the server, however much there is. */
+static void test_a_paused_call_reads_nothing(void **state)
+{
+    AUTO(mem_free) char *bytes = xcalloc(1, LARGE);
+    struct probe p = {.in_data = DO_PAUSE};
+    int before;
+
+    (void)state;
+    setup();
+    probe_start(&p, "GET", "/later");
+    RUN_UNTIL(pending);
+    http_stream_begin(pending, 200, NULL);
+    for (int i = 0; i < 8; i++)
+        http_stream_write(pending, str_slice(bytes, LARGE));
+    RUN_UNTIL(p.datas == 1);
+    before = p.datas;
+    for (int i = 0; i < 20; i++)
+        loop_run_once(loop, 1);
+    assert_int_equal(p.datas, before);
+    assert_true(http_stream_backlog(pending) > LARGE);
+    http_stream_end(pending);
+    p.in_data = DO_NOTHING;
+    http_call_resume(p.call);
+    RUN_UNTIL(p.dones);
+    assert_int_equal(p.error, 0);
+    assert_int_equal(p.body.len, 8 * LARGE);
     buf_done(&p.body);
     teardown();
 }
@@ -598,12 +646,63 @@ static void test_sync_calls(void **state)
     remote_stop(&r);
 }
 
+static void test_sync_calls_together(void **state)
+{
+    enum { MANY = HTTP_SYNC_JOBS_MAX * 2 + 3, REFUSED = 3 };
+    AUTO(http_sync_free) struct http_sync *s = NULL;
+    struct buf bodies[MANY] = {0};
+    struct http_sync_job jobs[MANY] = {0};
+    char together[64], echo[64];
+    struct http_client_conf conf = {0};
+    struct remote r;
+    struct err e;
+
+    (void)state;
+    remote_start(&r);
+    EXPECT_OK(http_sync_new(&s, &conf, &e), &e);
+    (void)snprintf(together, sizeof(together), "http://127.0.0.1:%u/together",
+                   http_server_port(r.server));
+    for (size_t i = 0; i < TOGETHER; i++)
+        jobs[i] = (struct http_sync_job){
+            .spec = {.method = "GET", .url = together, .total_ms = GIVE_UP_MS},
+            .max_body = 100,
+            .body = &bodies[i]};
+    http_sync_run(s, jobs, TOGETHER);
+    for (size_t i = 0; i < TOGETHER; i++) {
+        EXPECT_OK(jobs[i].r, &jobs[i].err);
+        assert_string_equal(buf_cstr(&bodies[i]), "together");
+    }
+
+    /* More than run at once, and one that fails: each gets its own answer. */
+    (void)snprintf(echo, sizeof(echo), "http://127.0.0.1:%u/echo", http_server_port(r.server));
+    for (size_t i = 0; i < MANY; i++) {
+        buf_clear(&bodies[i]);
+        jobs[i] = (struct http_sync_job){
+            .spec = {.method = "POST", .url = echo, .body = str_slice("abcdefghij", i % 10)},
+            .max_body = 100,
+            .body = &bodies[i]};
+    }
+    jobs[REFUSED].spec.url = "http://127.0.0.1:1/";
+    http_sync_run(s, jobs, MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        char want[100];
+
+        (void)snprintf(want, sizeof(want), "POST /echo x= type=none expect=0 %.*s", (int)(i % 10),
+                       "abcdefghij");
+        assert_int_equal(jobs[i].r, i == REFUSED ? -ECONNREFUSED : 0);
+        assert_string_equal(buf_cstr(&bodies[i]), i == REFUSED ? "" : want);
+        buf_done(&bodies[i]);
+    }
+    remote_stop(&r);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_methods_headers_and_bodies), T(test_large_bodies),
-                    T(test_streams_arrive_as_they_come), T(test_a_broken_stream_is_an_error),
-                    T(test_error_statuses_are_answers), T(test_failures), T(test_time_limits),
-                    T(test_bytes_restart_the_idle_limit), T(test_callbacks_may_do_anything),
-                    T(test_calls_may_start_calls), T(test_cancel_before_the_loop_turns),
-                    T(test_many_at_once), T(test_bad_configuration), T(test_sync_calls));
+                    T(test_streams_arrive_as_they_come), T(test_a_paused_call_reads_nothing),
+                    T(test_a_broken_stream_is_an_error), T(test_error_statuses_are_answers),
+                    T(test_failures), T(test_time_limits), T(test_bytes_restart_the_idle_limit),
+                    T(test_callbacks_may_do_anything), T(test_calls_may_start_calls),
+                    T(test_cancel_before_the_loop_turns), T(test_many_at_once),
+                    T(test_bad_configuration), T(test_sync_calls), T(test_sync_calls_together));
 }

@@ -4,7 +4,14 @@
  *
  *     library threads --push--> inbox (bounded, mutex) --loop_post--> loop: deliver
  *     keeper thread: connects, and connects anew when the library gave up (twice refused
- *                    credentials are final to it, but a server may get its users later)
+ *                    credentials are final to it, but a server may get its users later);
+ *                    publishes what the loop put into the outbox, for a publish waits for a
+ *                    server that does not read, up to WRITE_MS
+ *
+ * Connection and subscriptions belong to the loop: the keeper opens a connection and offers it in
+ * the inbox, the loop adopts it and subscribes, and destroys it when the next one is offered or the
+ * link is freed. Until it has offered the next one, the keeper may use it too. So the lock guards
+ * the inbox only, and nobody holds it in a call that may talk to the server.
  *
  * The library may still be in one of our callbacks when its objects have been destroyed. So its
  * callbacks know the inbox only, which is counted: one reference for the link, one for each
@@ -21,6 +28,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/list.h"
 #include "lib/base/ref.h"
+#include "lib/net/nats_outbox.h"
 
 enum {
     QUEUE_DEFAULT = 65536,
@@ -31,28 +39,41 @@ enum {
     PING_MS = 20000,
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
+    FLUSH_MS = 2000,
 };
 
 struct message {
     struct list link;
     uint64_t subscription;
-    size_t subject_len, payload_len;
-    char bytes[]; /* subject, then payload */
+    struct nats_message view; /* into @bytes */
+    char bytes[];
+};
+
+/* Of the newest connection. */
+enum stage {
+    OPENING, /* by the keeper; the loop still has the one before, which is closed */
+    OFFERED, /* it lies in the inbox */
+    ADOPTED, /* subscribed by the loop; the keeper sees to it that the server knows */
+    READY,
 };
 
 struct inbox {
     struct ref ref;
     struct loop *loop;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* closing or lost */
+    pthread_cond_t changed; /* closing, lost or adopted; the outbox is not empty any more */
     struct list messages;
     size_t n_messages, n_bytes, max;
     struct nats_link *link; /* loop thread only; NULL once freed */
     bool posted;            /* a delivery is on its way */
     bool closing;           /* takes nothing any more */
     bool lost;              /* the library closed the connection for good */
-    bool up;
-    uint64_t received, dropped, reconnects;
+    bool up;                /* as the library sees it; told once the connection is READY */
+    enum stage stage;
+    natsConnection *offered; /* NULL unless OFFERED */
+    struct nats_outbox outbox;
+    int64_t payload_max; /* that the server takes */
+    uint64_t received, dropped, reconnects, published, dropped_out;
 };
 
 struct subscription {
@@ -72,15 +93,15 @@ struct closure {
 struct nats_link {
     struct inbox *inbox;
     natsOptions *options;
-    natsConnection *connection; /* inbox lock */
-    struct list subscriptions;  /* inbox lock; changed on the loop only */
+    /* All below: loop thread only. */
+    natsConnection *connection; /* NULL before the first */
+    struct list subscriptions;
     uint64_t next_id;
     pthread_t keeper;
     bool keeper_runs;
     void (*state)(void *arg, bool up);
     void *arg;
     bool told_up;
-    uint64_t published, dropped_out;
 };
 
 /* --- inbox ---------------------------------------------------------------------------------------- */
@@ -93,6 +114,7 @@ static struct inbox *inbox_new(struct loop *l, size_t max)
     in->loop = l;
     in->max = max ? max : QUEUE_DEFAULT;
     list_init(&in->messages);
+    nats_outbox_init(&in->outbox);
     (void)pthread_mutex_init(&in->lock, NULL);
     (void)pthread_cond_init(&in->changed, NULL);
     return in;
@@ -110,6 +132,7 @@ static void inbox_unref(struct inbox *in)
         return;
     LIST_FOREACH (m, &in->messages, struct message, link)
         free(m);
+    (void)nats_outbox_clear(&in->outbox);
     (void)pthread_mutex_destroy(&in->lock);
     (void)pthread_cond_destroy(&in->changed);
     free(in);
@@ -126,31 +149,47 @@ static void wake_loop(struct inbox *in)
     loop_post(in->loop, deliver, inbox_ref(in));
 }
 
-static struct message *message_new(uint64_t subscription, struct str subject, struct str payload)
+static struct str put_bytes(char **at, struct str s)
 {
-    struct message *m = try_alloc(sizeof(*m) + subject.len + payload.len);
+    struct str copy = str_slice(*at, s.len);
+
+    if (s.len)
+        memcpy(*at, s.ptr, s.len);
+    *at += s.len;
+    return copy;
+}
+
+static size_t size_of(const struct nats_message *m)
+{
+    return m->subject.len + m->reply.len + m->payload.len;
+}
+
+static struct message *message_new(uint64_t subscription, const struct nats_message *in)
+{
+    struct message *m = try_alloc(sizeof(*m) + size_of(in));
+    char *at;
 
     if (!m)
         return NULL;
+    at = m->bytes;
     m->subscription = subscription;
-    m->subject_len = subject.len;
-    m->payload_len = payload.len;
-    memcpy(m->bytes, subject.ptr, subject.len);
-    if (payload.len)
-        memcpy(m->bytes + subject.len, payload.ptr, payload.len);
+    m->view = (struct nats_message){.subject = put_bytes(&at, in->subject),
+                                    .reply = put_bytes(&at, in->reply),
+                                    .payload = put_bytes(&at, in->payload),
+                                    .status = in->status};
     return m;
 }
 
-static void push(struct inbox *in, uint64_t subscription, struct str subject, struct str payload)
+static void push(struct inbox *in, uint64_t subscription, const struct nats_message *msg)
 {
-    size_t size = subject.len + payload.len;
+    size_t size = size_of(msg);
     struct message *m = NULL;
 
     (void)pthread_mutex_lock(&in->lock);
     if (!in->closing) {
         in->received++;
         if (in->n_messages < in->max && in->n_bytes + size <= QUEUE_BYTES_MAX)
-            m = message_new(subscription, subject, payload);
+            m = message_new(subscription, msg);
         if (m) {
             list_append(&in->messages, &m->link);
             in->n_messages++;
@@ -165,15 +204,31 @@ static void push(struct inbox *in, uint64_t subscription, struct str subject, st
 
 /* --- callbacks of the library --------------------------------------------------------------------- */
 
+/* Messages of the server itself have no payload but a header that says what they mean. */
+static unsigned status_of(natsMsg *msg)
+{
+    const char *text;
+    uint64_t status;
+
+    if (natsMsg_GetDataLength(msg) > 0 || natsMsgHeader_Get(msg, "Status", &text) != NATS_OK)
+        return 0;
+    return str_parse_u64(str_head(str_from(text), 3), &status) ? (unsigned)status : 0;
+}
+
 static void on_message(natsConnection *connection, natsSubscription *handle, natsMsg *msg,
                        void *arg)
 {
     const struct closure *c = arg;
+    const struct nats_message m = {
+        .subject = str_from(natsMsg_GetSubject(msg)),
+        .reply = str_from(natsMsg_GetReply(msg)),
+        .payload = str_slice(natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)),
+        .status = status_of(msg),
+    };
 
     (void)connection;
     (void)handle;
-    push(c->inbox, c->subscription, str_from(natsMsg_GetSubject(msg)),
-         str_slice(natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)));
+    push(c->inbox, c->subscription, &m);
     natsMsg_Destroy(msg);
 }
 
@@ -185,10 +240,14 @@ static void on_subscription_complete(void *arg)
     free(c);
 }
 
-static void set_up(struct inbox *in, bool up, bool again)
+/* @connection is up; NULL: it is down. */
+static void set_up(struct inbox *in, natsConnection *connection, bool again)
 {
+    int64_t payload_max = connection ? natsConnection_GetMaxPayload(connection) : 0;
+
     (void)pthread_mutex_lock(&in->lock);
-    in->up = up;
+    in->up = connection != NULL;
+    in->payload_max = payload_max;
     in->reconnects += again;
     wake_loop(in);
     (void)pthread_mutex_unlock(&in->lock);
@@ -196,20 +255,18 @@ static void set_up(struct inbox *in, bool up, bool again)
 
 static void on_connected(natsConnection *connection, void *arg)
 {
-    (void)connection;
-    set_up(arg, true, false);
+    set_up(arg, connection, false);
 }
 
 static void on_reconnected(natsConnection *connection, void *arg)
 {
-    (void)connection;
-    set_up(arg, true, true);
+    set_up(arg, connection, true);
 }
 
 static void on_disconnected(natsConnection *connection, void *arg)
 {
     (void)connection;
-    set_up(arg, false, false);
+    set_up(arg, NULL, false);
 }
 
 /* The last callback of a connection. */
@@ -241,58 +298,116 @@ static int64_t retry_delay(natsConnection *connection, int attempts, void *arg)
 
 /* --- keeper --------------------------------------------------------------------------------------- */
 
-/* With the lock held. */
-static natsStatus subscribe_now(struct nats_link *n, struct subscription *s)
+static void set_stage(struct inbox *in, enum stage stage)
 {
-    struct closure *c = xcalloc(1, sizeof(*c));
-    natsStatus status;
-
-    c->inbox = inbox_ref(n->inbox);
-    c->subscription = s->id;
-    status = natsConnection_Subscribe(&s->handle, n->connection, s->subject, on_message, c);
-    if (status == NATS_OK)
-        status = natsSubscription_SetOnCompleteCB(s->handle, on_subscription_complete, c);
-    else
-        on_subscription_complete(c);
-    return status;
+    (void)pthread_mutex_lock(&in->lock);
+    in->stage = stage;
+    wake_loop(in);
+    (void)pthread_cond_signal(&in->changed);
+    (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* Opens a connection, or begins to try in the background. */
-static bool connect_once(struct nats_link *n)
+static natsStatus open_connection(struct nats_link *n, natsConnection **ret)
 {
-    natsConnection *connection = NULL;
+    struct inbox *in = inbox_ref(n->inbox); /* for on_closed() */
     natsStatus status;
 
-    (void)inbox_ref(n->inbox); /* for on_closed() */
-    status = natsConnection_Connect(&connection, n->options);
-    if (status != NATS_OK && status != NATS_NOT_YET_CONNECTED) {
-        inbox_unref(n->inbox);
+    (void)pthread_mutex_lock(&in->lock);
+    in->lost = false;
+    in->stage = OPENING;
+    (void)pthread_mutex_unlock(&in->lock);
+    status = natsConnection_Connect(ret, n->options);
+    if (status == NATS_OK)
+        set_up(in, *ret, false);
+    else if (status != NATS_NOT_YET_CONNECTED)
+        inbox_unref(in);
+    return status;
+}
+
+/* False when the link closes before the loop has adopted it. */
+static bool offer(struct inbox *in, natsConnection *connection)
+{
+    bool adopted;
+
+    (void)pthread_mutex_lock(&in->lock);
+    in->offered = connection;
+    in->stage = OFFERED;
+    wake_loop(in);
+    while (in->stage == OFFERED && !in->closing)
+        (void)pthread_cond_wait(&in->changed, &in->lock);
+    adopted = in->stage == ADOPTED;
+    (void)pthread_mutex_unlock(&in->lock);
+    return adopted;
+}
+
+/* *ret is the keeper's to use until it offers the next. */
+static bool connect_once(struct nats_link *n, natsConnection **ret)
+{
+    natsConnection *connection = NULL;
+    natsStatus status = open_connection(n, &connection);
+
+    *ret = connection;
+    if (status != NATS_OK && status != NATS_NOT_YET_CONNECTED)
         return false;
-    }
-    (void)pthread_mutex_lock(&n->inbox->lock);
-    n->connection = connection;
-    LIST_FOREACH (s, &n->subscriptions, struct subscription, link)
-        (void)subscribe_now(n, s);
-    if (status == NATS_OK) {
-        n->inbox->up = true;
-        wake_loop(n->inbox);
-    }
-    (void)pthread_mutex_unlock(&n->inbox->lock);
+    if (!offer(n->inbox, connection))
+        return true;
+    /* Who hears "up" and then asks a peer must not miss what that peer says next: the server has to
+     * know the subscriptions before. */
+    if (natsConnection_Status(connection) == NATS_CONN_STATUS_CONNECTED)
+        (void)natsConnection_FlushTimeout(connection, FLUSH_MS);
+    set_stage(n->inbox, READY);
     return true;
 }
 
-static void disconnect(struct nats_link *n)
+static natsStatus send_now(natsConnection *connection, const struct nats_outgoing *out)
 {
-    natsConnection *connection;
+    int len = (int)out->payload.len;
+    natsMsg *msg;
+    natsStatus status;
 
-    (void)pthread_mutex_lock(&n->inbox->lock);
-    connection = TAKE(n->connection);
-    LIST_FOREACH (s, &n->subscriptions, struct subscription, link) {
-        natsSubscription_Destroy(s->handle);
-        s->handle = NULL;
+    if (!out->header_name && !out->reply)
+        return natsConnection_Publish(connection, out->subject, out->payload.ptr, len);
+    status = natsMsg_Create(&msg, out->subject, out->reply, out->payload.ptr, len);
+    if (status != NATS_OK)
+        return status;
+    if (out->header_name)
+        status = natsMsgHeader_Set(msg, out->header_name, out->header_value);
+    if (status == NATS_OK)
+        status = natsConnection_PublishMsg(connection, msg);
+    natsMsg_Destroy(msg);
+    return status;
+}
+
+/* With the lock held, which is given up meanwhile. What the library learns late of a lost server it
+ * would keep, and late KV events do harm. False when there was nothing to send. */
+static bool send_next(struct inbox *in, natsConnection *connection)
+{
+    struct nats_parcel *p = nats_outbox_take(&in->outbox);
+    bool up = in->up && in->stage == READY, sent;
+
+    if (!p)
+        return false;
+    (void)pthread_mutex_unlock(&in->lock);
+    sent = up && send_now(connection, &p->out) == NATS_OK;
+    free(p);
+    (void)pthread_mutex_lock(&in->lock);
+    in->published += sent;
+    in->dropped_out += !sent;
+    return true;
+}
+
+/* With the lock held, until the connection is gone or the link closes; what is to leave leaves. */
+static void serve(struct inbox *in, natsConnection *connection)
+{
+    while (!in->lost) {
+        if (send_next(in, connection))
+            continue;
+        if (in->closing)
+            break;
+        (void)pthread_cond_wait(&in->changed, &in->lock);
     }
-    (void)pthread_mutex_unlock(&n->inbox->lock);
-    natsConnection_Destroy(connection);
+    in->dropped_out += nats_outbox_clear(&in->outbox);
 }
 
 /* With the lock held; until closing, or @lost is set, or the time is over. */
@@ -312,19 +427,16 @@ static void *keep(void *arg)
     bool closing = false;
 
     while (!closing) {
-        (void)pthread_mutex_lock(&in->lock);
-        in->lost = false;
-        (void)pthread_mutex_unlock(&in->lock);
-        bool connected = connect_once(n);
+        natsConnection *connection;
+        bool connected = connect_once(n, &connection);
 
         (void)pthread_mutex_lock(&in->lock);
-        while (connected && !in->closing && !in->lost)
-            (void)pthread_cond_wait(&in->changed, &in->lock);
+        if (connected)
+            serve(in, connection);
         if (!in->closing)
             wait_change(in, RETRY_MAX_MS);
         closing = in->closing;
         (void)pthread_mutex_unlock(&in->lock);
-        disconnect(n);
     }
     return NULL;
 }
@@ -339,32 +451,77 @@ static struct subscription *find_subscription(struct nats_link *n, uint64_t id)
     return NULL;
 }
 
+static natsStatus subscribe_now(struct nats_link *n, struct subscription *s)
+{
+    struct closure *c = xcalloc(1, sizeof(*c));
+    natsStatus status;
+
+    c->inbox = inbox_ref(n->inbox);
+    c->subscription = s->id;
+    status = natsConnection_Subscribe(&s->handle, n->connection, s->subject, on_message, c);
+    if (status == NATS_OK)
+        status = natsSubscription_SetOnCompleteCB(s->handle, on_subscription_complete, c);
+    else
+        on_subscription_complete(c);
+    return status;
+}
+
+static void disconnect(struct nats_link *n)
+{
+    LIST_FOREACH (s, &n->subscriptions, struct subscription, link) {
+        natsSubscription_Destroy(s->handle);
+        s->handle = NULL;
+    }
+    natsConnection_Destroy(TAKE(n->connection));
+}
+
+static void adopt(struct nats_link *n)
+{
+    struct inbox *in = n->inbox;
+    natsConnection *offered;
+
+    (void)pthread_mutex_lock(&in->lock);
+    offered = TAKE(in->offered);
+    (void)pthread_mutex_unlock(&in->lock);
+    if (!offered)
+        return;
+    disconnect(n);
+    n->connection = offered;
+    LIST_FOREACH (s, &n->subscriptions, struct subscription, link)
+        (void)subscribe_now(n, s);
+    set_stage(in, ADOPTED);
+}
+
 static struct message *pop(struct inbox *in)
 {
     struct message *m = NULL;
 
     (void)pthread_mutex_lock(&in->lock);
-    if (list_empty(&in->messages)) {
-        in->posted = false;
-    } else {
+    if (!list_empty(&in->messages)) {
         m = LIST_ENTRY(in->messages.next, struct message, link);
         list_remove(&m->link);
         in->n_messages--;
-        in->n_bytes -= m->subject_len + m->payload_len;
+        in->n_bytes -= size_of(&m->view);
     }
     (void)pthread_mutex_unlock(&in->lock);
     return m;
 }
 
-static void tell_state(struct inbox *in)
+static bool is_up(struct inbox *in)
 {
-    struct nats_link *n = in->link;
     bool up;
 
     (void)pthread_mutex_lock(&in->lock);
-    up = in->up;
+    up = in->up && in->stage == READY;
     (void)pthread_mutex_unlock(&in->lock);
-    if (!n || n->told_up == up)
+    return up;
+}
+
+static void tell_state(struct nats_link *n)
+{
+    bool up = is_up(n->inbox);
+
+    if (n->told_up == up)
         return;
     n->told_up = up;
     if (n->state)
@@ -376,8 +533,7 @@ static void deliver_one(struct inbox *in, const struct message *m)
     struct subscription *s = in->link ? find_subscription(in->link, m->subscription) : NULL;
 
     if (s)
-        s->fn(s->arg, str_slice(m->bytes, m->subject_len),
-              str_slice(m->bytes + m->subject_len, m->payload_len));
+        s->fn(s->arg, &m->view);
 }
 
 /* A callback may free the link: only the inbox is certain to live through this. */
@@ -386,7 +542,13 @@ static void deliver(void *arg)
     struct inbox *in = arg;
     struct message *m = NULL;
 
-    tell_state(in);
+    (void)pthread_mutex_lock(&in->lock);
+    in->posted = false; /* first: a change that this turn does not see any more posts the next */
+    (void)pthread_mutex_unlock(&in->lock);
+    if (in->link) {
+        adopt(in->link);
+        tell_state(in->link);
+    }
     for (size_t i = 0; i < BATCH_MAX; i++) {
         m = pop(in);
         if (!m)
@@ -394,10 +556,12 @@ static void deliver(void *arg)
         deliver_one(in, m);
         free(m);
     }
-    if (m && in->link)
-        loop_post(in->loop, deliver, in); /* the reference goes along */
-    else
-        inbox_unref(in);
+    if (m) {
+        (void)pthread_mutex_lock(&in->lock);
+        wake_loop(in);
+        (void)pthread_mutex_unlock(&in->lock);
+    }
+    inbox_unref(in);
 }
 
 static natsStatus set_credentials(natsOptions *o, const struct nats_link_conf *conf)
@@ -422,6 +586,8 @@ static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf,
     s = s ? s : natsOptions_SetWriteDeadline(o, WRITE_MS);
     s = s ? s : natsOptions_SetPingInterval(o, PING_MS);
     s = s ? s : natsOptions_SetMaxReconnect(o, -1);
+    /* Nothing is kept for a server that is away (0 would mean the default of 8 MB). */
+    s = s ? s : natsOptions_SetReconnectBufSize(o, 1);
     s = s ? s : natsOptions_SetCustomReconnectDelay(o, retry_delay, NULL);
     s = s ? s : natsOptions_SetRetryOnFailedConnect(o, true, on_connected, in);
     s = s ? s : natsOptions_SetReconnectedCB(o, on_reconnected, in);
@@ -464,17 +630,25 @@ static void subscription_free(struct subscription *s)
 
 struct nats_link *nats_link_free(struct nats_link *n)
 {
+    bool ready;
+
     if (!n)
         return NULL;
     (void)pthread_mutex_lock(&n->inbox->lock);
     n->inbox->closing = true;
+    ready = n->inbox->stage == READY;
     (void)pthread_cond_signal(&n->inbox->changed);
     (void)pthread_mutex_unlock(&n->inbox->lock);
+    if (!ready) /* it ends a flush that the keeper may be in */
+        natsConnection_Close(n->connection);
     if (n->keeper_runs)
         (void)pthread_join(n->keeper, NULL);
+    natsConnection_Close(n->connection);
     n->inbox->link = NULL;
     LIST_FOREACH (s, &n->subscriptions, struct subscription, link)
         subscription_free(s);
+    natsConnection_Destroy(n->connection);
+    natsConnection_Destroy(n->inbox->offered);
     natsOptions_Destroy(n->options);
     inbox_unref(n->inbox);
     free(n);
@@ -491,63 +665,65 @@ int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn f
     s->subject = xstrdup(subject);
     s->fn = fn;
     s->arg = arg;
-    (void)pthread_mutex_lock(&n->inbox->lock);
     list_append(&n->subscriptions, &s->link);
     if (n->connection)
         status = subscribe_now(n, s);
-    /* One that the connection's end has overtaken is made again by the keeper. */
+    /* On a connection that has ended, it waits for the next. */
     if (status != NATS_OK && status != NATS_CONNECTION_CLOSED) {
         subscription_free(s);
-        s = NULL;
-    }
-    (void)pthread_mutex_unlock(&n->inbox->lock);
-    if (!s)
         return err_set(e, -EINVAL, "nats: subscribe '%s': %s", subject, natsStatus_GetText(status));
+    }
     *ret_id = s->id;
     return 0;
 }
 
 void nats_link_unsubscribe(struct nats_link *n, uint64_t id)
 {
-    struct subscription *s;
+    struct subscription *s = find_subscription(n, id);
 
-    (void)pthread_mutex_lock(&n->inbox->lock);
-    s = find_subscription(n, id);
-    if (s) {
-        if (s->handle)
-            (void)natsSubscription_Unsubscribe(s->handle);
-        subscription_free(s);
-    }
-    (void)pthread_mutex_unlock(&n->inbox->lock);
+    if (!s)
+        return;
+    if (s->handle)
+        (void)natsSubscription_Unsubscribe(s->handle);
+    subscription_free(s);
+}
+
+int nats_link_send(struct nats_link *n, const struct nats_outgoing *out)
+{
+    struct inbox *in = n->inbox;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&in->lock);
+    if (!in->up || in->stage != READY)
+        r = -ENOTCONN;
+    else if ((uint64_t)out->payload.len > (uint64_t)in->payload_max)
+        r = -EMSGSIZE;
+    else if (!nats_outbox_put(&in->outbox, out))
+        r = -ENOBUFS;
+    in->dropped_out += r < 0;
+    if (r == 0 && in->outbox.n == 1)
+        (void)pthread_cond_signal(&in->changed);
+    (void)pthread_mutex_unlock(&in->lock);
+    return r;
 }
 
 int nats_link_publish(struct nats_link *n, const char *subject, struct str payload)
 {
-    natsStatus status = NATS_CONNECTION_CLOSED;
-
-    (void)pthread_mutex_lock(&n->inbox->lock);
-    /* The library would keep what is published while it is away; late KV events do harm. */
-    if (n->connection && n->inbox->up)
-        status = natsConnection_Publish(n->connection, subject, payload.ptr, (int)payload.len);
-    (void)pthread_mutex_unlock(&n->inbox->lock);
-    if (status != NATS_OK) {
-        n->dropped_out++;
-        return -ENOTCONN;
-    }
-    n->published++;
-    return 0;
+    return nats_link_send(n, &(struct nats_outgoing){.subject = subject, .payload = payload});
 }
 
 struct nats_link_stats nats_link_stats(const struct nats_link *n)
 {
     struct inbox *in = n->inbox;
-    struct nats_link_stats stats = {.published = n->published, .dropped_out = n->dropped_out};
+    struct nats_link_stats stats;
 
     (void)pthread_mutex_lock(&in->lock);
+    stats.published = in->published;
+    stats.dropped_out = in->dropped_out;
     stats.received = in->received;
     stats.dropped_in = in->dropped;
     stats.reconnects = in->reconnects;
-    stats.up = in->up;
+    stats.up = in->up && in->stage == READY;
     (void)pthread_mutex_unlock(&in->lock);
     return stats;
 }

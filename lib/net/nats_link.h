@@ -2,10 +2,12 @@
 /*
  * Core NATS publish and subscribe (nats.c inside), callbacks on our loop.
  *
- * The library's own threads only post messages into the loop, through a bounded queue; what does
- * not fit is dropped and counted. Connecting is in the background: start succeeds without a server,
+ * All calls are made on the loop's thread; no lock is held in one that may talk to the server. The
+ * library's own threads only post messages into the loop, through a bounded queue; what does not
+ * fit is dropped and counted. Connecting is in the background: start succeeds without a server,
  * and the link reconnects for ever, with back-off; `state` says when it is up or down. Publishing
- * while down is dropped and counted (KV events are recoverable, see wire.md §7).
+ * while down is dropped and counted (KV events are recoverable, see wire.md §7). Publishing never
+ * waits: a thread of the link sends, from a bounded queue (nats_outbox.h).
  */
 #pragma once
 
@@ -32,16 +34,32 @@ struct nats_link_stats {
     bool up;
 };
 
-typedef void (*nats_link_fn)(void *arg, struct str subject, struct str payload);
+/* What arrived; views, valid during the call. */
+struct nats_message {
+    struct str subject, reply, payload;
+    unsigned status; /* of a message that the server made itself (503: nobody there); else 0 */
+};
+
+/* What is to leave. */
+struct nats_outgoing {
+    const char *subject, *reply;            /* reply may be NULL */
+    const char *header_name, *header_value; /* one header, or NULL */
+    struct str payload;
+};
+
+typedef void (*nats_link_fn)(void *arg, const struct nats_message *m);
 
 MUST_CHECK int nats_link_start(struct nats_link **ret, struct loop *l,
                                const struct nats_link_conf *conf, struct err *e);
-/* Stops the library's threads for this link; no callback comes after it. */
+/* Sends what was published, for a second at most, and stops the library's threads for this link; no
+ * callback comes after it. */
 struct nats_link *nats_link_free(struct nats_link *n);
 /* Survives reconnects. Returns an id for nats_link_unsubscribe(). Wildcards allowed. */
 MUST_CHECK int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn fn,
                                    void *arg, uint64_t *ret_id, struct err *e);
 void nats_link_unsubscribe(struct nats_link *n, uint64_t id);
-/* Copies. 0, or -ENOTCONN when the link is down (counted). */
+/* Copies, to be sent in this order. 0, -ENOTCONN when the link is down, -EMSGSIZE above the server's
+ * max_payload, -ENOBUFS when too much waits for a server that does not read (all counted). */
 int nats_link_publish(struct nats_link *n, const char *subject, struct str payload);
+int nats_link_send(struct nats_link *n, const struct nats_outgoing *out);
 struct nats_link_stats nats_link_stats(const struct nats_link *n);

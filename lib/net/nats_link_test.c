@@ -2,53 +2,12 @@
 /* Against a real nats-server: $NATS_SERVER_BIN, or one in the usual places. */
 #include "lib/net/nats_link.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <glob.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include <pthread.h>
 
-#include "lib/base/test.h"
+#include "lib/net/nats_server_test.h"
 
 enum { DEADLINE_MS = 20000 };
-
-/* What the cluster harness has built lies in its cache. */
-static const char *built_server(void)
-{
-    static char path[512];
-    AUTO(mem_free)
-    char *pattern = xasprintf("%s/.cache/commutator/cluster/*/nats-server",
-                              getenv("HOME") ? getenv("HOME") : "");
-    glob_t found;
-
-    path[0] = '\0';
-    if (glob(pattern, 0, NULL, &found) == 0)
-        (void)snprintf(path, sizeof(path), "%s", found.gl_pathv[0]);
-    globfree(&found);
-    return path[0] ? path : NULL;
-}
-
-static const char *server_program(void)
-{
-    static const char *const places[] = {"/usr/sbin/nats-server", "/usr/bin/nats-server",
-                                         "/usr/local/bin/nats-server"};
-    const char *path = getenv("NATS_SERVER_BIN") ? getenv("NATS_SERVER_BIN") : built_server();
-    const char *ci = getenv("CI");
-
-    if (path)
-        return path;
-    for (size_t i = 0; i < ARRAY_LEN(places); i++)
-        if (access(places[i], X_OK) == 0)
-            return places[i];
-    if (ci && strcmp(ci, "true") == 0)
-        fail_msg("no nats-server (NATS_SERVER_BIN), and CI=true allows no skip");
-    printf("skipped: no nats-server\n");
-    skip();
-    return NULL;
-}
 
 struct bench {
     struct loop *loop;
@@ -61,44 +20,14 @@ struct bench {
     struct buf text;
 };
 
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    (void)close(fd);
-    return ntohs(a.sin_port);
-}
-
 static void start_server(struct bench *b)
 {
-    const char *program = server_program();
-    char port[16];
-
-    (void)snprintf(port, sizeof(port), "%d", b->port);
-    b->server = fork();
-    assert_true(b->server >= 0);
-    if (b->server == 0) {
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)dup2(null, 1);
-        (void)dup2(null, 2);
-        (void)execl(program, program, "-a", "127.0.0.1", "-p", port, "--user", "user", "--pass",
-                    "user", (char *)NULL);
-        _exit(127);
-    }
+    b->server = nats_test_start(b->port, NULL);
 }
 
 static void kill_server(struct bench *b)
 {
-    if (b->server <= 0)
-        return;
-    (void)kill(b->server, SIGKILL);
-    (void)waitpid(b->server, NULL, 0);
+    nats_test_kill(b->server);
     b->server = 0;
 }
 
@@ -107,9 +36,9 @@ static struct bench *bench_open(void)
     struct bench *b = xcalloc(1, sizeof(*b));
     struct err e;
 
-    (void)server_program();
+    (void)nats_test_program();
     EXPECT_OK(loop_new(&b->loop, &e), &e);
-    b->port = free_port();
+    b->port = nats_test_port();
     b->url = xasprintf("nats://127.0.0.1:%d", b->port);
     return b;
 }
@@ -134,12 +63,12 @@ static void on_state(void *arg, bool up)
         b->n_down++;
 }
 
-static void on_message(void *arg, struct str subject, struct str payload)
+static void on_message(void *arg, const struct nats_message *m)
 {
     struct bench *b = arg;
 
     b->n_messages++;
-    buf_printf(&b->text, "%.*s=%.*s;", STR_ARG(subject), STR_ARG(payload));
+    buf_printf(&b->text, "%.*s=%.*s;", STR_ARG(m->subject), STR_ARG(m->payload));
 }
 
 /* Turns the loop until the condition holds; fails the test when it never does. */
@@ -195,7 +124,7 @@ static void test_messages_pass(void **state)
     assert_int_equal(nats_link_publish(n, "end", STR("")), 0);
     WAIT_FOR(b, b->n_messages == 3);
     assert_string_equal(buf_cstr(&b->text), "a.b=one;a.c=;end=;");
-    assert_int_equal(nats_link_stats(n).published, 5);
+    WAIT_FOR(b, nats_link_stats(n).published == 5);
     assert_null(nats_link_free(n));
     bench_close(b);
 }
@@ -319,10 +248,108 @@ static void test_freeing_with_messages_under_way(void **state)
     bench_close(b);
 }
 
+/* The keeper's connection is then on its way, or offered and never adopted. */
+static void test_freeing_before_the_loop_turned(void **state)
+{
+    struct bench *b = bench_open();
+
+    (void)state;
+    start_server(b);
+    for (int round = 0; round < 20; round++) {
+        struct nats_link *n = link_to(b, 0);
+
+        (void)subscribe(n, "s", b);
+        assert_int_equal(nats_link_publish(n, "s", STR("x")), -ENOTCONN);
+        assert_null(nats_link_free(n));
+        if (round % 2)
+            loop_run_once(b->loop, 0);
+    }
+    assert_int_equal(b->n_up, 0);
+    bench_close(b);
+}
+
+/* --- a server that stops reading --- */
+
+static void expect_from(int fd, const char *what)
+{
+    AUTO(buf_done) struct buf got = BUF_NULL;
+    char c;
+
+    while (!str_ends(buf_str(&got), str_from(what))) {
+        if (read(fd, &c, 1) != 1)
+            return;
+        buf_put_char(&got, c);
+    }
+}
+
+static void say(int fd, const char *what)
+{
+    if (write(fd, what, strlen(what)) < 0)
+        abort();
+}
+
+/* Greets, answers the ping of the connection and that of the first flush, and reads no more. */
+static void *serve_without_reading(void *arg)
+{
+    int listener = *(int *)arg, fd = accept(listener, NULL, NULL);
+
+    say(fd, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"proto\":1,\"headers\":true,"
+            "\"max_payload\":1048576}\r\n");
+    for (int i = 0; i < 2; i++) {
+        expect_from(fd, "PING\r\n");
+        say(fd, "PONG\r\n");
+    }
+    return (void *)(intptr_t)fd;
+}
+
+static int listen_somewhere(struct bench *b)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)b->port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, size = 4096;
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    return fd;
+}
+
+/* What waits is bounded and what is too much is refused while the link is up: nobody has waited for
+ * the server, which the library gives up after a second. */
+static void test_publishing_does_not_wait_for_a_server_that_does_not_read(void **state)
+{
+    struct bench *b = bench_open();
+    AUTO(mem_free) char *bytes = xcalloc(1, 1 << 20);
+    int listener = listen_somewhere(b), r = 0;
+    struct nats_link *n;
+    pthread_t server;
+    void *fd;
+
+    (void)state;
+    assert_int_equal(pthread_create(&server, NULL, serve_without_reading, &listener), 0);
+    n = link_to(b, 0);
+    WAIT_FOR(b, b->up);
+    assert_int_equal(nats_link_publish(n, "s", str_slice(bytes, (1 << 20) + 1)), -EMSGSIZE);
+    for (int i = 0; i < 1000 && r == 0; i++)
+        r = nats_link_publish(n, "s", str_slice(bytes, 1 << 20));
+    assert_int_equal(r, -ENOBUFS);
+    assert_int_equal(nats_link_stats(n).dropped_out, 2);
+    WAIT_FOR(b, !b->up); /* the write deadline of the library */
+    assert_int_equal(nats_link_publish(n, "s", STR("x")), -ENOTCONN);
+    assert_int_equal(pthread_join(server, &fd), 0);
+    assert_null(nats_link_free(n));
+    (void)close((int)(intptr_t)fd);
+    (void)close(listener);
+    bench_close(b);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_messages_pass), T(test_the_server_may_come_later),
                     T(test_subscriptions_survive_the_death_of_the_server),
                     T(test_refused_credentials_are_no_connection), T(test_the_queue_is_bounded),
-                    T(test_freeing_with_messages_under_way));
+                    T(test_freeing_with_messages_under_way), T(test_freeing_before_the_loop_turned),
+                    T(test_publishing_does_not_wait_for_a_server_that_does_not_read));
 }

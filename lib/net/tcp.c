@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -100,6 +101,16 @@ static bool source_towards(const char *target, char *ret_text, size_t size)
         found = uv_ip_name((struct sockaddr *)&a, ret_text, size) == 0;
     (void)close(fd);
     return found;
+}
+
+void tcp_raise_limit(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 void tcp_local_ip(char *ret_text, size_t size)

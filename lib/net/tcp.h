@@ -59,6 +59,11 @@ MUST_CHECK int tcp_listen_shared(struct tcp_listener **ret, struct loop *l, cons
 struct tcp_listener *tcp_listener_close(struct tcp_listener *s);
 uint16_t tcp_listener_port(const struct tcp_listener *s);
 /*
+ * Lets this process have as many descriptors as it may: a request in flight takes two at a worker and
+ * two at a frontend. For main(), before threads are made.
+ */
+void tcp_raise_limit(void);
+/*
  * The address others reach this host by: source address of the kernel's route to 192.0.2.0 (IPv4),
  * the IPv6 equivalent, else 127.0.0.1. At least 46 bytes. (wire.md §2.1)
  */

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A real nats-server for tests: $NATS_SERVER_BIN, or one in the usual places.
+ */
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "lib/base/test.h"
+
+/* What the cluster harness has built lies in its cache. */
+static inline const char *nats_test_built(void)
+{
+    static char path[512];
+    AUTO(mem_free)
+    char *pattern = xasprintf("%s/.cache/commutator/cluster/*/nats-server",
+                              getenv("HOME") ? getenv("HOME") : "");
+    glob_t found;
+
+    path[0] = '\0';
+    if (glob(pattern, 0, NULL, &found) == 0)
+        (void)snprintf(path, sizeof(path), "%s", found.gl_pathv[0]);
+    globfree(&found);
+    return path[0] ? path : NULL;
+}
+
+/* Skips the test when there is none; fails it where CI=true. */
+static inline const char *nats_test_program(void)
+{
+    static const char *const places[] = {"/usr/sbin/nats-server", "/usr/bin/nats-server",
+                                         "/usr/local/bin/nats-server"};
+    const char *path = getenv("NATS_SERVER_BIN") ? getenv("NATS_SERVER_BIN") : nats_test_built();
+    const char *ci = getenv("CI");
+
+    if (path)
+        return path;
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (access(places[i], X_OK) == 0)
+            return places[i];
+    if (ci && strcmp(ci, "true") == 0)
+        fail_msg("no nats-server (NATS_SERVER_BIN), and CI=true allows no skip");
+    printf("skipped: no nats-server\n");
+    skip();
+    return NULL;
+}
+
+static inline int nats_test_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    (void)close(fd);
+    return ntohs(a.sin_port);
+}
+
+/* Without answering for when it is ready. @store: folder of JetStream, NULL = without it. */
+static inline pid_t nats_test_start(int port, const char *store)
+{
+    const char *program = nats_test_program();
+    pid_t server = fork();
+    char text[16];
+
+    (void)snprintf(text, sizeof(text), "%d", port);
+    assert_true(server >= 0);
+    if (server == 0) {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)dup2(null, 1);
+        (void)dup2(null, 2);
+        (void)execl(program, program, "-a", "127.0.0.1", "-p", text, "--user", "user", "--pass",
+                    "user", store ? "-js" : (char *)NULL, "-sd", store, (char *)NULL);
+        _exit(127);
+    }
+    return server;
+}
+
+static inline void nats_test_kill(pid_t server)
+{
+    if (server <= 0)
+        return;
+    (void)kill(server, SIGKILL);
+    (void)waitpid(server, NULL, 0);
+}
