@@ -234,7 +234,7 @@ static void store_insert(struct store *s, struct str key, struct entry *en)
         ring_link(s->by_owner, en->owner, &en->by_owner);
 }
 
-static const struct json *controller_of(const struct json *object)
+const struct json *object_controller(const struct json *object)
 {
     bool controls;
 
@@ -264,7 +264,7 @@ static const char *text_at(const struct json *object, const char *key)
 static struct entry *entry_new(const struct cache_view *view, const struct json *object)
 {
     const char *ns = text_at(object, "namespace"), *name = text_at(object, "name");
-    const char *owner = json_get_cstr(controller_of(object), "uid");
+    const char *owner = json_get_cstr(object_controller(object), "uid");
     size_t ns_size = strlen(ns) + 1, name_size = strlen(name) + 1;
     struct entry *en = xcalloc(1, sizeof(*en) + ns_size + name_size);
 
@@ -285,17 +285,28 @@ static void put_key(struct buf *out, const char *ns, const char *name)
 
 /* --- writing ---------------------------------------------------------------------------------------- */
 
-bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object)
+/* @have, what is there (may be NULL), against @en from a watch. */
+static enum cache_news news_of(const struct entry *have, const struct entry *en)
+{
+    if (!have || have->generation != en->generation)
+        return CACHE_EDITED;
+    return have->version == en->version || (have->version > en->version && !have->observed)
+               ? CACHE_KNOWN
+               : CACHE_NEWS;
+}
+
+enum cache_news cache_observe(struct cache *c, const struct kube_kind *kind,
+                              const struct json *object)
 {
     const struct cache_view *view = view_of(c, kind);
     AUTO(buf_done) struct buf key = BUF_NULL;
-    bool changed;
+    enum cache_news news;
     struct entry *en;
     struct store *s;
 
     if (view && view->keep && !view->keep(object)) {
         cache_observe_deleted(c, kind, object);
-        return false;
+        return CACHE_NEWS;
     }
     en = entry_new(view, object);
     en->observed = true;
@@ -304,14 +315,14 @@ bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct j
     s = store_of(c, kind);
     s->observed_version = MAX(s->observed_version, en->version);
     const struct entry *have = strmap_get(s->entries, buf_str(&key));
-    changed = !have || have->generation != en->generation;
+    news = news_of(have, en);
     /* Our own later write may have been answered before the watch told of the earlier one. */
     if (have && have->version > en->version && !have->observed)
         entry_free(en);
     else
         store_insert(s, buf_str(&key), en);
     (void)pthread_mutex_unlock(&c->lock);
-    return changed;
+    return news;
 }
 
 void cache_observe_deleted(struct cache *c, const struct kube_kind *kind, const struct json *object)

@@ -38,11 +38,15 @@ DEFINE_CLEANUP(struct cache *, cache_free)
 
 /* --- writing ---------------------------------------------------------------------------------------- */
 
-/*
- * From a watch: the object as of its resourceVersion, and that nothing older is to come. True when
- * its spec is another one than before, as far as metadata.generation tells.
- */
-bool cache_observe(struct cache *c, const struct kube_kind *kind, const struct json *object);
+enum cache_news {
+    CACHE_KNOWN, /* the cache has this version, or the answer to a later write of ours: who took that
+                     answer also acts on what others had changed in it */
+    CACHE_NEWS,  /* another version */
+    CACHE_EDITED, /* another spec, as far as metadata.generation tells */
+};
+/* From a watch: the object as of its resourceVersion, and that nothing older is to come. */
+enum cache_news cache_observe(struct cache *c, const struct kube_kind *kind,
+                              const struct json *object);
 void cache_observe_deleted(struct cache *c, const struct kube_kind *kind,
                            const struct json *object);
 /*
@@ -50,6 +54,8 @@ void cache_observe_deleted(struct cache *c, const struct kube_kind *kind,
  * been deleted in the gap. A later event brings back what was not.
  */
 void cache_observe_synced(struct cache *c, const struct kube_kind *kind);
+/* The entry of metadata.ownerReferences that controls the object, or NULL. */
+const struct json *object_controller(const struct json *object);
 /* The API server's answer to a write of ours. Without effect when the watch is already past it. */
 void cache_wrote(struct cache *c, const struct kube_kind *kind, const struct json *object);
 

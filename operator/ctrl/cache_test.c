@@ -71,7 +71,7 @@ static void test_objects_come_and_go(void **state)
     assert_int_equal(cache_stats(c, &KIND_CONFIG_MAP).bytes, 0);
 }
 
-static void test_a_change_of_the_generation_is_told(void **state)
+static void test_news_are_told_apart(void **state)
 {
     AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
     AUTO(json_free) struct json *first = object("a", 5, "u1");
@@ -80,9 +80,29 @@ static void test_a_change_of_the_generation_is_told(void **state)
 
     (void)state;
     (void)json_set_cstr(json_get(echo, "metadata"), "resourceVersion", "6");
-    assert_true(cache_observe(c, &KIND_CONFIG_MAP, first));
-    assert_false(cache_observe(c, &KIND_CONFIG_MAP, echo));
-    assert_true(cache_observe(c, &KIND_CONFIG_MAP, second));
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, first), CACHE_EDITED);
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, echo), CACHE_NEWS);
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, echo), CACHE_KNOWN);
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, second), CACHE_EDITED);
+}
+
+static void test_the_echo_of_a_write_is_no_news(void **state)
+{
+    AUTO(cache_free) struct cache *c = cache_new(NULL, 0);
+    AUTO(json_free) struct json *made = object("a", 5, "u1");
+    AUTO(json_free) struct json *corrected = object("a", 5, "u1");
+    AUTO(json_free) struct json *by_another = object("a", 5, "u1");
+
+    (void)state;
+    (void)json_set_cstr(json_get(corrected, "metadata"), "resourceVersion", "7");
+    (void)json_set_cstr(json_get(by_another, "metadata"), "resourceVersion", "8");
+    cache_wrote(c, &KIND_CONFIG_MAP, made);
+    cache_wrote(c, &KIND_CONFIG_MAP, corrected);
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, made), CACHE_KNOWN);
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, corrected), CACHE_KNOWN);
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, by_another), CACHE_NEWS);
+    /* An older one after a newer one was seen: the history was replaced, nothing is known. */
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, corrected), CACHE_NEWS);
 }
 
 static void test_our_own_writes_are_seen_at_once_but_never_go_back(void **state)
@@ -168,7 +188,7 @@ static void test_views(void **state)
 
     (void)state;
     (void)cache_observe(c, &KIND_CONFIG_MAP, a);
-    assert_false(cache_observe(c, &KIND_CONFIG_MAP, b));
+    assert_int_equal(cache_observe(c, &KIND_CONFIG_MAP, b), CACHE_NEWS);
     assert_null(cache_get(c, &KIND_CONFIG_MAP, "n", "b"));
     got = cache_get(c, &KIND_CONFIG_MAP, "n", "a");
     assert_null(json_get(got, "data"));
@@ -178,7 +198,8 @@ static void test_views(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_objects_come_and_go), T(test_a_change_of_the_generation_is_told),
+    return TEST_RUN(T(test_objects_come_and_go), T(test_news_are_told_apart),
+                    T(test_the_echo_of_a_write_is_no_news),
                     T(test_our_own_writes_are_seen_at_once_but_never_go_back),
                     T(test_what_no_list_confirms_goes), T(test_indexes), T(test_views));
 }

@@ -6,6 +6,7 @@
 #include "operator/plan/object.h"
 #include "operator/plan/plan.h"
 #include "operator/plan/pod.h"
+#include "operator/plan/stock_engine.h"
 
 /* Metadata that Deployment, Service and Ingress of a component share. */
 static struct json *component_object(const struct component *c, const struct kube_kind *kind)
@@ -83,7 +84,11 @@ static void add_deployment(struct object_set *out, const struct component *c, st
 static int64_t service_port(const struct component *c, const char **ret_name)
 {
     bool frontend = service_is_frontend(c->spec);
+    struct stock_engine engine;
 
+    *ret_name = "http";
+    if (stock_engine_detect(&engine, c->spec))
+        return engine.port;
     *ret_name = frontend ? "http" : "system";
     return frontend ? 8000 : 9090;
 }
@@ -98,6 +103,22 @@ static struct json *add_port(struct json *spec, const char *name, int64_t number
     return port;
 }
 
+/*
+ * How frontends find an engine without the Dynamo runtime. Not by the labels of Dynamo's discovery:
+ * who looks there waits for records that such a pod does not write.
+ */
+static void put_engine_labels(struct json *service, const struct stock_engine *engine)
+{
+    const char *const labels[][2] = {{ENGINE_LABEL, engine->kind},
+                                     {ENGINE_LABEL_EVENTS_PORT, engine->events_port},
+                                     {ENGINE_LABEL_REPLAY_PORT, engine->replay_port},
+                                     {ENGINE_LABEL_BLOCK_SIZE, engine->block_size}};
+
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++)
+        if (labels[i][1][0])
+            object_put_label(service, labels[i][0], labels[i][1]);
+}
+
 /* Its labels are the discovery contract: they pass on to the EndpointSlices that pods watch. */
 static void add_service(struct object_set *out, const struct component *c)
 {
@@ -105,9 +126,12 @@ static void add_service(struct object_set *out, const struct component *c)
     const char *type = service_type(c->spec), *port_name;
     int64_t port = service_port(c, &port_name);
     struct json *spec, *selector;
+    struct stock_engine engine;
 
     put_metadata(c, service);
-    if (c->kubernetes_discovery) {
+    if (stock_engine_detect(&engine, c->spec)) {
+        put_engine_labels(service, &engine);
+    } else if (c->kubernetes_discovery) {
         object_put_label(service, GRAPH_LABEL_DISCOVERY, "kubernetes");
         object_put_label(service, GRAPH_LABEL_DISCOVERABLE, "true");
     }
@@ -223,7 +247,8 @@ struct object_set *component_plan(const struct plan_config *config,
         return out;
     }
     add_deployment(out, &c, template);
-    add_model_service(out, &c);
+    if (!inputs->leaves_model_service)
+        add_model_service(out, &c);
     add_service(out, &c);
     add_ingress(out, &c);
     return out;

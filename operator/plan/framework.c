@@ -21,6 +21,8 @@ static bool next_word(struct str *rest, struct str *ret_word)
 {
     size_t start = 0, end;
 
+    if (rest->len == 0) /* of which the pointer may be NULL */
+        return false;
     while (start < rest->len && isspace((unsigned char)rest->ptr[start]))
         start++;
     for (end = start; end < rest->len && !isspace((unsigned char)rest->ptr[end]); end++)

@@ -56,6 +56,8 @@ struct plan_inputs {
     const struct json *components;
     /* First ServiceAccount by name with label nvidia.com/dynamo-component-pod=true. */
     const char *component_account;
+    /* Another component of the graph is the one that makes the Service of their model. */
+    bool leaves_model_service;
 };
 
 struct planned {

@@ -79,6 +79,31 @@ static struct json *last_container(const struct json *pod)
     return json_at(list, json_len(list) - 1);
 }
 
+/* An engine without the Dynamo runtime: its own port and probes, and a Service that says so. */
+static void a_stock_engine(void **state)
+{
+    static const char service[] =
+        "{\"componentType\":\"worker\",\"extraPodSpec\":{\"mainContainer\":{\"command\":[\"vllm\","
+        "\"serve\",\"m\",\"--port\",\"8001\",\"--block-size\",\"32\"]}}}";
+    AUTO(json_free)
+    struct json *svc = child_of(&plain, &nothing, "Svc", service, &KIND_SERVICE);
+    AUTO(json_free) struct json *pod = pod_of(&plain, service);
+    const struct json *labels = json_path(svc, "metadata", "labels", NULL);
+    const struct json *main = last_container(pod);
+
+    (void)state;
+    expect_json(json_path(svc, "spec", "ports", NULL),
+                "[{\"name\":\"http\",\"port\":8001,\"protocol\":\"TCP\",\"targetPort\":\"http\"}]");
+    assert_string_equal(json_get_cstr(labels, "commutator.dev/engine"), "vllm");
+    assert_string_equal(json_get_cstr(labels, "commutator.dev/engine-block-size"), "32");
+    assert_null(json_get(labels, "commutator.dev/engine-kv-events-port"));
+    assert_null(json_get(labels, GRAPH_LABEL_DISCOVERABLE));
+    expect_json(json_get(main, "ports"),
+                "[{\"name\":\"http\",\"containerPort\":8001,\"protocol\":\"TCP\"}]");
+    expect_json(json_path(main, "readinessProbe", "httpGet", NULL),
+                "{\"path\":\"/health\",\"port\":\"http\"}");
+}
+
 static void user_settings_go_over_defaults(void **state)
 {
     static const struct {
@@ -467,11 +492,11 @@ static void holes_are_skipped(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(user_settings_go_over_defaults), T(pod_settings_pass_through),
-                    T(environment_has_its_precedence_and_order), T(accounts_and_pull_secrets),
-                    T(images_name_their_registry), T(engines_show_in_commands),
-                    T(who_is_a_live_frontend), T(routing_travels_in_a_config_map),
-                    T(the_generation_moves_with_the_data_only), T(a_flip_leaves_the_template_alone),
-                    T(other_frontends_roll), T(blocked_graphs_say_why), T(claims_that_must_exist),
-                    T(hashes_follow_the_content), T(holes_are_skipped));
+    return TEST_RUN(
+        T(a_stock_engine), T(user_settings_go_over_defaults), T(pod_settings_pass_through),
+        T(environment_has_its_precedence_and_order), T(accounts_and_pull_secrets),
+        T(images_name_their_registry), T(engines_show_in_commands), T(who_is_a_live_frontend),
+        T(routing_travels_in_a_config_map), T(the_generation_moves_with_the_data_only),
+        T(a_flip_leaves_the_template_alone), T(other_frontends_roll), T(blocked_graphs_say_why),
+        T(claims_that_must_exist), T(hashes_follow_the_content), T(holes_are_skipped));
 }

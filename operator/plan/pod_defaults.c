@@ -6,6 +6,7 @@
 #include "operator/api/graph.h"
 #include "operator/plan/merge.h"
 #include "operator/plan/object.h"
+#include "operator/plan/stock_engine.h"
 
 struct variable {
     const char *name;
@@ -58,6 +59,15 @@ static const struct pod_type worker_type = {
     .startup = {"/live", 0, 10, 5, 720},
     .env = worker_env,
 };
+/* An engine's own server: one port, /health once the model is loaded. Its port is filled in. */
+static const struct pod_type stock_type = {
+    .command = shell,
+    .port_name = "http",
+    .liveness = {"/health", 0, 10, 5, 3},
+    .readiness = {"/health", 0, 5, 4, 3},
+    .startup = {"/health", 0, 10, 5, 720},
+    .env = no_env,
+};
 static const struct pod_type planner_type = {
     .command = shell,
     .port_name = "metrics",
@@ -66,13 +76,21 @@ static const struct pod_type planner_type = {
 };
 static const struct pod_type other_type = {.command = shell, .env = no_env};
 
-static const struct pod_type *find_type(const struct json *spec)
+static struct pod_type find_type(const struct json *spec)
 {
+    struct stock_engine engine;
+
+    if (stock_engine_detect(&engine, spec)) {
+        struct pod_type type = stock_type;
+
+        type.port = (int)engine.port;
+        return type;
+    }
     if (service_is_worker(spec))
-        return &worker_type;
+        return worker_type;
     if (service_is_frontend(spec))
-        return &frontend_type;
-    return strcmp(service_type(spec), "planner") == 0 ? &planner_type : &other_type;
+        return frontend_type;
+    return strcmp(service_type(spec), "planner") == 0 ? planner_type : other_type;
 }
 
 static void put_probe(struct json *container, const char *key, const struct probe *p,
@@ -104,17 +122,17 @@ static void put_port(struct json *container, const struct pod_type *type)
 
 struct json *pod_default_container(const struct json *spec)
 {
-    const struct pod_type *type = find_type(spec);
+    const struct pod_type type = find_type(spec);
     struct json *container = json_new_object();
 
-    json_set(container, "command", json_constant(type->command));
-    if (type->args)
-        json_set(container, "args", json_constant(type->args));
-    if (type->port_name)
-        put_port(container, type);
-    put_probe(container, "livenessProbe", &type->liveness, type->port_name);
-    put_probe(container, "readinessProbe", &type->readiness, type->port_name);
-    put_probe(container, "startupProbe", &type->startup, type->port_name);
+    json_set(container, "command", json_constant(type.command));
+    if (type.args)
+        json_set(container, "args", json_constant(type.args));
+    if (type.port_name)
+        put_port(container, &type);
+    put_probe(container, "livenessProbe", &type.liveness, type.port_name);
+    put_probe(container, "readinessProbe", &type.readiness, type.port_name);
+    put_probe(container, "startupProbe", &type.startup, type.port_name);
     return container;
 }
 
@@ -136,6 +154,7 @@ static void put_field(struct json *env, const char *name, const char *path)
 
 struct json *pod_default_env(const struct component *c)
 {
+    const struct pod_type type = find_type(c->spec);
     struct json *env = json_new_array();
 
     put_given(env, "NATS_SERVER", c->config->nats_address);
@@ -153,7 +172,7 @@ struct json *pod_default_env(const struct component *c)
     put_field(env, "POD_UID", "metadata.uid");
     if (c->kubernetes_discovery)
         env_put_value(env, "DYN_DISCOVERY_BACKEND", "kubernetes");
-    for (const struct variable *v = find_type(c->spec)->env; v->name; v++)
+    for (const struct variable *v = type.env; v->name; v++)
         env_put_value(env, v->name, v->value);
     return env;
 }

@@ -16,9 +16,10 @@ bool plan_is_routing_variable(const char *name)
                                          "DYN_DECODE_FALLBACK", "DYN_BUSY_THRESHOLD"};
     struct str s = str_from(name);
 
-    if (str_starts(s, STR("DYN_ROUTER_")) || str_starts(s, STR("DYN_KV_")))
+    if (str_starts(s, STR("DYN_ROUTER_")) || str_starts(s, STR("DYN_KV_")) ||
+        str_starts(s, STR("COMMUTATOR_ROUTER_")))
         return true;
-    if (str_starts(s, STR("DYN_ACTIVE_")) && str_ends(s, STR("_THRESHOLD")))
+    if (str_starts(s, STR("DYN_ACTIVE_")) && str_has(s, STR("_THRESHOLD")))
         return true;
     for (size_t i = 0; i < ARRAY_LEN(single); i++) {
         if (str_is(s, single[i]))

@@ -11,7 +11,7 @@
 
 static const struct log_target LG = {"dynamo_operator::apply"};
 
-/* @verb "Update" or "Delete". */
+/* @verb "Update", "Recreate" or "Delete". */
 static void tell(const struct apply *a, const char *verb, const struct kube_kind *kind,
                  const char *name)
 {
@@ -48,39 +48,33 @@ static void take_answer(struct apply *a, const struct kube_kind *kind, const str
         queue_add(a->rc->components, object_namespace(stored), object_name(stored), true);
 }
 
-/* *ret_live is what stands there already when somebody else made it and the cache lags behind. */
-static int create(struct apply *a, const struct planned *p, struct json **ret_live, struct err *e)
+/* What is sent; the plan itself bears no stamp. */
+static struct json *to_create(const struct planned *p)
 {
-    AUTO(json_free) struct json *want = json_dup(p->object);
-    AUTO(json_free) struct json *stored = NULL;
-    int r;
+    struct json *want = json_dup(p->object);
 
     /* Claims belong to the user's data more than to us; the reference leaves them unmarked too. */
     if (p->kind != &KIND_PVC)
         diff_stamp(want);
-    r = kube_create(a->rc->kube, p->kind, want, &stored, e);
-    if (r == KUBE_EXISTS) {
-        r = kube_get(a->rc->kube, p->kind, object_namespace(want), object_name(want), ret_live, e);
-        return r == 0 ? KUBE_EXISTS : written(p, r, e);
-    }
-    if (r != 0)
-        return refused(p, r, e);
-    take_answer(a, p->kind, stored);
-    a->n_created++;
-    return 0;
+    return want;
 }
 
 static int recreate(struct apply *a, const struct planned *p, const struct json *live,
                     struct err *e)
 {
-    AUTO(json_free) struct json *other = NULL;
+    AUTO(json_free) struct json *want = to_create(p);
+    AUTO(json_free) struct json *stored = NULL;
     int r = kube_delete(a->rc->kube, p->kind, object_namespace(live), object_name(live),
                         object_uid(live), e);
 
     if (r != 0)
         return written(p, r, e);
-    r = create(a, p, &other, e);
-    return r == KUBE_EXISTS ? CONTROLLER_AGAIN : r;
+    r = kube_create(a->rc->kube, p->kind, want, &stored, e);
+    if (r != 0)
+        return written(p, r, e);
+    take_answer(a, p->kind, stored);
+    tell(a, "Recreate", p->kind, object_name(p->object));
+    return 0;
 }
 
 static int update(struct apply *a, const struct planned *p, const struct json *object,
@@ -92,6 +86,7 @@ static int update(struct apply *a, const struct planned *p, const struct json *o
     if (r != 0)
         return written(p, r, e);
     take_answer(a, p->kind, stored);
+    a->routing_changed |= p->kind == &KIND_CONFIG_MAP;
     tell(a, "Update", p->kind, object_name(object));
     return 0;
 }
@@ -118,30 +113,107 @@ static int correct(struct apply *a, const struct planned *p, const struct json *
     return refused(p, -EBUSY, e);
 }
 
-static int apply_one(struct apply *a, const struct planned *p, struct err *e)
-{
-    AUTO(json_free)
-    struct json *live =
-        cache_get(a->rc->cache, p->kind, object_namespace(p->object), object_name(p->object));
-    int r = 0;
+/* One planned object of a wave. */
+struct item {
+    struct apply *apply;
+    const struct planned *planned;
+    struct json *live; /* what stands there, or NULL */
+    bool created;
+};
 
-    if (!live)
-        r = create(a, p, &live, e);
-    if (r == KUBE_EXISTS)
-        r = 0;
-    return r == 0 && live ? correct(a, p, live, e) : r;
+/* @at: the objects of @set that are of those kinds. Returns how many. */
+static size_t gather(struct apply *a, const struct object_set *set,
+                     const struct kube_kind *const *kinds, size_t n, struct item *at)
+{
+    size_t n_items = 0;
+
+    for (size_t i = 0; i < set->n; i++) {
+        const struct planned *p = &set->at[i];
+        bool wanted = false;
+
+        for (size_t k = 0; k < n && !wanted; k++)
+            wanted = p->kind == kinds[k];
+        if (wanted)
+            at[n_items++] = (struct item){
+                .apply = a,
+                .planned = p,
+                .live = cache_get(a->rc->cache, p->kind, object_namespace(p->object),
+                                  object_name(p->object)),
+            };
+    }
+    return n_items;
+}
+
+/* At once: the next pass need not wait for the slowest of a wave. */
+static void take_creation(void *arg, struct kube_creation *c)
+{
+    struct item *it = arg;
+
+    if (c->r != 0)
+        return;
+    take_answer(it->apply, c->kind, c->stored);
+    it->created = true;
+}
+
+/* It was not created: 0 also when somebody else was faster, with what stands there. */
+static int not_created(struct apply *a, struct item *it, const struct kube_creation *c,
+                       struct err *e)
+{
+    int r = c->r;
+
+    (void)err_set(e, -EIO, "%s", c->err.text);
+    if (r != KUBE_EXISTS)
+        return refused(it->planned, r, e);
+    r = kube_get(a->rc->kube, c->kind, object_namespace(c->object), object_name(c->object),
+                 &it->live, e);
+    return r == 0 ? 0 : written(it->planned, r, e);
+}
+
+/* Whatever failed, what was created is taken; the first failure is the result. */
+static int create_missing(struct apply *a, struct item *at, size_t n, struct err *e)
+{
+    AUTO(mem_free) struct kube_creation *c = xcalloc(n, sizeof(*c));
+    AUTO(mem_free) struct json **want = xcalloc(n, sizeof(*want));
+    AUTO(mem_free) struct item **missing = xcalloc(n, sizeof(*missing));
+    size_t n_missing = 0;
+    int first = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (at[i].live)
+            continue;
+        want[n_missing] = to_create(at[i].planned);
+        c[n_missing] = (struct kube_creation){.kind = at[i].planned->kind,
+                                              .object = want[n_missing],
+                                              .done = take_creation,
+                                              .arg = &at[i]};
+        missing[n_missing++] = &at[i];
+    }
+    if (n_missing)
+        kube_create_all(a->rc->kube, c, n_missing);
+    for (size_t i = 0; i < n_missing; i++) {
+        struct err other;
+
+        if (c[i].r != 0) {
+            int r = not_created(a, missing[i], &c[i], first ? &other : e);
+
+            first = first ? first : r;
+        }
+        json_free(c[i].stored);
+        json_free(want[i]);
+    }
+    return first;
 }
 
 /* One event for all that a pass created of a kind: what a graph's first pass would else flood. */
-static void tell_created(struct apply *a, const struct object_set *set,
-                         const struct kube_kind *kind, const bool *created)
+static void tell_created(struct apply *a, const struct kube_kind *kind, const struct item *at,
+                         size_t n)
 {
     AUTO(buf_done) struct buf names = BUF_NULL;
     AUTO(mem_free) char *reason = xasprintf("Create%s", kind->kind);
 
-    for (size_t i = 0; i < set->n; i++)
-        if (created[i] && set->at[i].kind == kind)
-            buf_printf(&names, "%s%s", names.len ? ", " : "", object_name(set->at[i].object));
+    for (size_t i = 0; i < n; i++)
+        if (at[i].created && at[i].planned->kind == kind)
+            buf_printf(&names, "%s%s", names.len ? ", " : "", object_name(at[i].planned->object));
     if (names.len == 0)
         return;
     AUTO(mem_free) char *message = xasprintf("Created %s %s", kind->kind, buf_cstr(&names));
@@ -151,23 +223,21 @@ static void tell_created(struct apply *a, const struct object_set *set,
              LOG_STR("for", object_name(a->owner)));
 }
 
-int apply_set(struct apply *a, const struct object_set *set, const struct kube_kind *only,
-              struct err *e)
+int apply_wave(struct apply *a, const struct object_set *set, const struct kube_kind *const *kinds,
+               size_t n, struct err *e)
 {
     static const struct kube_kind *const told[] = {&KIND_DCD, &KIND_DEPLOYMENT, &KIND_PVC};
-    AUTO(mem_free) bool *created = xcalloc(set->n, sizeof(bool));
-    int r = 0;
+    AUTO(mem_free) struct item *at = xcalloc(set->n, sizeof(*at));
+    size_t n_items = gather(a, set, kinds, n, at);
+    int r = create_missing(a, at, n_items, e);
 
-    for (size_t i = 0; i < set->n && r == 0; i++) {
-        size_t before = a->n_created;
-
-        if (only && set->at[i].kind != only)
-            continue;
-        r = apply_one(a, &set->at[i], e);
-        created[i] = a->n_created > before;
-    }
+    for (size_t i = 0; i < n_items && r == 0; i++)
+        if (at[i].live)
+            r = correct(a, at[i].planned, at[i].live, e);
     for (size_t i = 0; i < ARRAY_LEN(told); i++)
-        tell_created(a, set, told[i], created);
+        tell_created(a, told[i], at, n_items);
+    for (size_t i = 0; i < n_items; i++)
+        json_free(at[i].live);
     return r;
 }
 
@@ -202,6 +272,33 @@ int apply_prune(struct apply *a, const struct object_set *set, const struct kube
     return r;
 }
 
+/*
+ * The watch's event of an edit that our answer showed first counts as an echo of the answer, so that
+ * nothing but this would ask for the pass which the edit needs.
+ */
+static void follow_edit(const struct apply *a, const struct json *stored)
+{
+    struct queue *queue = a->kind == &KIND_DCD ? a->rc->components : a->rc->graphs;
+    const char *name = object_name(stored);
+
+    if (!diff_edited(a->owner, stored))
+        return;
+    if (a->kind == &KIND_DGDSA)
+        name = json_get_cstr(object_controller(stored), "name");
+    if (name)
+        queue_add(queue, object_namespace(stored), name, true);
+}
+
+/* What a component says of itself becomes the graph's status. */
+static void tell_graph(const struct apply *a, const struct json *stored)
+{
+    const struct json *owner = object_controller(stored);
+    const char *kind = json_get_cstr(owner, "kind"), *name = json_get_cstr(owner, "name");
+
+    if (a->kind == &KIND_DCD && kind && name && strcmp(kind, KIND_DGD.kind) == 0)
+        queue_add(a->rc->graphs, object_namespace(stored), name, false);
+}
+
 int apply_status(struct apply *a, struct json *take_status, struct err *e)
 {
     AUTO(json_free) struct json *status = take_status;
@@ -223,6 +320,8 @@ int apply_status(struct apply *a, struct json *take_status, struct err *e)
         return err_wrap(e, r < 0 ? r : -EINVAL, "status");
     cache_wrote(a->rc->cache, a->kind, stored);
     a->n_written++;
+    follow_edit(a, stored);
+    tell_graph(a, stored);
     return 0;
 }
 

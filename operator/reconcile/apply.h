@@ -12,16 +12,17 @@ struct apply {
     const struct reconciler *rc;
     const struct kube_kind *kind; /* of the owner */
     const struct json *owner;
-    size_t n_created;
-    size_t n_written; /* all requests that changed something */
+    size_t n_written;     /* requests that changed something */
+    bool routing_changed; /* a ConfigMap that was there has another content now */
 };
 
 /*
- * Creates or corrects those of @set whose kind is @only (NULL: all), in order. 0, CONTROLLER_AGAIN,
- * or -errno with @e in the words that status shows.
+ * Creates or corrects those of @set that are of one of the @n kinds. What is missing is
+ * created together, so that a wave costs one round trip; what differs is corrected in order after.
+ * 0, CONTROLLER_AGAIN, or -errno with @e in the words that status shows.
  */
-MUST_CHECK int apply_set(struct apply *a, const struct object_set *set,
-                         const struct kube_kind *only, struct err *e);
+MUST_CHECK int apply_wave(struct apply *a, const struct object_set *set,
+                          const struct kube_kind *const *kinds, size_t n, struct err *e);
 /* Deletes what the owner controls and the set does not hold, of the @n kinds. */
 MUST_CHECK int apply_prune(struct apply *a, const struct object_set *set,
                            const struct kube_kind *const *kinds, size_t n, struct err *e);

@@ -115,10 +115,48 @@ static char *component_account(struct cache *cache, const char *ns)
     return first ? xstrdup(first) : NULL;
 }
 
+static bool serves(const struct json *service, const char *model)
+{
+    const char *its = service_model(service);
+
+    return its && strcmp(its, model) == 0;
+}
+
+/*
+ * The Service of a model belongs to the first component by name that serves it, the same in every
+ * run: the others leave it to that one until it has had its turn.
+ */
+static bool leaves_model_service(struct cache *cache, const struct json *dcd)
+{
+    const char *ns = object_namespace(dcd), *model = service_model(json_get(dcd, "spec"));
+    const char *graph = json_get_cstr(object_controller(dcd), "name");
+    AUTO(json_free)
+    struct json *dgd = model && graph ? cache_get(cache, &KIND_DGD, ns, graph) : NULL;
+    AUTO(mem_free) char *first = NULL;
+    AUTO(json_free) struct json *other = NULL;
+
+    JSON_FOREACH (service, graph_services(dgd)) {
+        AUTO(mem_free) char *name = graph_child_name(graph, json_key(service));
+
+        if (serves(service, model) && strcmp(name, object_name(dcd)) < 0 &&
+            (!first || strcmp(name, first) < 0)) {
+            free(first);
+            first = TAKE(name);
+        }
+    }
+    other = first ? cache_get(cache, &KIND_DCD, ns, first) : NULL;
+    return first && !json_get(other, "status");
+}
+
 static int apply_component(struct apply *a, const struct object_set *set, struct err *e)
 {
-    int r = apply_set(a, set, NULL, e);
+    static const struct kube_kind *const pods[] = {&KIND_DEPLOYMENT};
+    static const struct kube_kind *const access[] = {&KIND_SERVICE, &KIND_INGRESS};
+    int r = apply_wave(a, set, pods, ARRAY_LEN(pods), e);
 
+    /* A component whose pods were refused gets nothing that would lead to them. */
+    if (r == 0)
+        r = apply_wave(a, set, access, ARRAY_LEN(access), e);
     if (r == 0 && set->blocked)
         return err_set(e, -ENOTSUP, "%s", set->blocked);
     return r == 0 ? apply_prune(a, set, pruned, ARRAY_LEN(pruned), e) : r;
@@ -128,7 +166,10 @@ static int reconcile_valid(struct apply *a, const struct pass *pass, struct err 
 {
     AUTO(json_free) struct json *secrets = pull_secrets(a->rc->cache, pass->ns);
     AUTO(mem_free) char *account = component_account(a->rc->cache, pass->ns);
-    const struct plan_inputs inputs = {.pull_secrets = secrets, .component_account = account};
+    const struct plan_inputs inputs = {.pull_secrets = secrets,
+                                       .component_account = account,
+                                       .leaves_model_service =
+                                           leaves_model_service(a->rc->cache, a->owner)};
     AUTO(object_set_free) struct object_set *set = component_plan(a->rc->plan, &inputs, a->owner);
     struct component_view view = {.want_replicas = service_replicas(json_get(a->owner, "spec"))};
     struct err apply_error, status_error;

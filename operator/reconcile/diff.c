@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "operator/api/graph.h"
+#include "operator/ctrl/cache.h"
 #include "operator/plan/plan.h"
 
 static const char *const not_compared[] = {"apiVersion", "kind", "metadata", "status"};
@@ -32,16 +33,6 @@ void diff_stamp(struct json *want)
 
     plan_spec_hash(want, hash);
     set_stamps(want, hash, 1);
-}
-
-static const struct json *controller_of(const struct json *object)
-{
-    bool controls;
-
-    JSON_FOREACH (owner, json_path(object, "metadata", "ownerReferences", NULL))
-        if (json_get_bool(owner, "controller", &controls) && controls)
-            return owner;
-    return NULL;
 }
 
 static bool same_uid(const struct json *a, const struct json *b)
@@ -83,7 +74,7 @@ static bool values_match(const struct json *live, const struct json *want)
 static bool metadata_match(const struct json *live, const struct json *want)
 {
     static const char *const maps[] = {"labels", "annotations"};
-    const struct json *owner = controller_of(want);
+    const struct json *owner = object_controller(want);
 
     for (size_t i = 0; i < ARRAY_LEN(maps); i++) {
         const struct json *part = json_path(want, "metadata", maps[i], NULL);
@@ -91,7 +82,7 @@ static bool metadata_match(const struct json *live, const struct json *want)
         if (part && !json_contains(json_path(live, "metadata", maps[i], NULL), part))
             return false;
     }
-    return !owner || same_uid(controller_of(live), owner);
+    return !owner || same_uid(object_controller(live), owner);
 }
 
 /* Ours by name: replaced or dropped with the plan. Everything else in annotations is somebody's. */
@@ -141,7 +132,7 @@ static struct json *updated(const struct json *live, const struct json *want, co
 
 enum diff diff_objects(const struct json *live, const struct json *want, struct json **ret_update)
 {
-    const struct json *live_owner = controller_of(live), *owner = controller_of(want);
+    const struct json *live_owner = object_controller(live), *owner = object_controller(want);
     const struct json *role = json_get(want, "roleRef");
     char hash[PLAN_HASH_SIZE];
     bool spec_matches;
@@ -181,4 +172,15 @@ struct json *diff_patch(const struct json *old, const struct json *new)
         }
     }
     return json_len(patch) ? patch : json_free(patch);
+}
+
+bool diff_edited(const struct json *before, const struct json *answer)
+{
+    static const char *const maps[] = {"labels", "annotations"};
+
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++)
+        if (!json_equal(json_path(before, "metadata", maps[i], NULL),
+                        json_path(answer, "metadata", maps[i], NULL)))
+            return true;
+    return object_generation(before) != object_generation(answer);
 }

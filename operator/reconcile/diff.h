@@ -35,3 +35,9 @@ enum diff diff_objects(const struct json *live, const struct json *want, struct 
  * equal. Owned.
  */
 struct json *diff_patch(const struct json *old, const struct json *new);
+/*
+ * Whether somebody has edited the object between @before, which a pass worked on, and @answer, what the
+ * API server answered to a write of that pass which asked for no version. True for another generation,
+ * label or annotation.
+ */
+bool diff_edited(const struct json *before, const struct json *answer);

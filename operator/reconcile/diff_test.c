@@ -182,12 +182,38 @@ static void test_patch(void **state)
     }
 }
 
+static void test_an_answer_shows_an_edit(void **state)
+{
+    static const struct {
+        const char *metadata;
+        bool edited;
+    } cases[] = {
+        {"{\"generation\":3,\"labels\":{\"a\":\"1\"},\"resourceVersion\":\"9\"}", false},
+        {"{\"generation\":4,\"labels\":{\"a\":\"1\"},\"resourceVersion\":\"9\"}", true},
+        {"{\"generation\":3,\"labels\":{\"a\":\"2\"},\"resourceVersion\":\"9\"}", true},
+        {"{\"generation\":3,\"labels\":{\"a\":\"1\"},\"annotations\":{\"b\":\"1\"}}", true},
+        {"{\"generation\":3,\"resourceVersion\":\"9\"}", true},
+    };
+    AUTO(json_free) struct json *before = json_new_object();
+
+    (void)state;
+    (void)json_set(before, "metadata",
+                   tree("{\"generation\":3,\"labels\":{\"a\":\"1\"},\"resourceVersion\":\"5\"}"));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(json_free) struct json *answer = json_new_object();
+
+        (void)json_set(answer, "metadata", tree(cases[i].metadata));
+        (void)json_set(answer, "status", tree("{\"state\":\"successful\"}"));
+        assert_int_equal(diff_edited(before, answer), cases[i].edited);
+    }
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_what_was_written_is_right),
-                    T(test_a_manual_change_of_a_spec_is_seen_by_its_generation),
-                    T(test_a_new_plan_is_seen_by_its_hash),
-                    T(test_metadata_drift_is_no_change_of_the_spec),
-                    T(test_objects_without_generation_are_compared_by_value), T(test_owner),
-                    T(test_a_role_reference_cannot_be_changed), T(test_patch));
+    return TEST_RUN(
+        T(test_what_was_written_is_right),
+        T(test_a_manual_change_of_a_spec_is_seen_by_its_generation),
+        T(test_a_new_plan_is_seen_by_its_hash), T(test_metadata_drift_is_no_change_of_the_spec),
+        T(test_objects_without_generation_are_compared_by_value), T(test_owner),
+        T(test_a_role_reference_cannot_be_changed), T(test_patch), T(test_an_answer_shows_an_edit));
 }

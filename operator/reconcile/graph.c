@@ -26,53 +26,38 @@ static const struct kube_kind *const pruned[] = {
 };
 
 /*
- * The routing configuration goes first: a flip must not wait for anything. It counts as a flip when
- * the ConfigMap was there before, with another content.
+ * First what pods need to start, the role that the binding after it names, and the routing
+ * configuration: a flip must not wait for anything. That goes out even when a claim is missing which
+ * the user was to provide.
  */
-static int apply_routing(struct apply *a, const struct object_set *set, const struct pass *pass,
-                         struct err *e)
+static int apply_ground(struct apply *a, const struct object_set *set, const struct pass *pass,
+                        const char *missing_claim, struct err *e)
 {
-    size_t created = a->n_created, before = a->n_written;
-    int r = apply_set(a, set, &KIND_CONFIG_MAP, e);
+    static const struct kube_kind *const ground[] = {&KIND_CONFIG_MAP, &KIND_SERVICE_ACCOUNT,
+                                                     &KIND_ROLE, &KIND_PVC};
+    int r = apply_wave(a, set, ground, missing_claim ? 1 : ARRAY_LEN(ground), e);
 
-    if (a->n_written > before && a->n_created == created)
+    if (a->routing_changed)
         flips_begin(a->rc->flips, object_uid(a->owner), pass->seen_ms);
-    return r;
-}
-
-/*
- * Accounts before components, whose pods would be refused without them; roles after, so that they
- * are written while other threads are at the components already.
- */
-static int apply_in_order(struct apply *a, const struct object_set *set, struct err *e)
-{
-    static const struct kube_kind *const order[] = {
-        &KIND_PVC, &KIND_SERVICE_ACCOUNT, &KIND_DCD, &KIND_ROLE, &KIND_ROLE_BINDING, &KIND_DGDSA,
-    };
-    int r = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(order) && r == 0; i++)
-        r = apply_set(a, set, order[i], e);
     return r;
 }
 
 static int apply_graph(struct apply *a, const struct object_set *set, const struct pass *pass,
                        struct err *e)
 {
-    AUTO(json_free) struct json *claims = NULL;
-    const char *missing;
-    int r = apply_routing(a, set, pass, e);
+    static const struct kube_kind *const rest[] = {&KIND_DCD, &KIND_ROLE_BINDING, &KIND_DGDSA};
+    AUTO(json_free) struct json *claims = cache_get_all(a->rc->cache, &KIND_PVC, pass->ns);
+    const char *missing = graph_missing_pvc(a->owner, claims);
+    int r = apply_ground(a, set, pass, missing, e);
 
     if (r != 0)
         return r;
-    claims = cache_get_all(a->rc->cache, &KIND_PVC, pass->ns);
-    missing = graph_missing_pvc(a->owner, claims);
     if (missing) {
         AUTO(mem_free) char *text = status_missing_pvc(missing);
 
         return err_set(e, -ENOENT, "%s", text);
     }
-    r = apply_in_order(a, set, e);
+    r = apply_wave(a, set, rest, ARRAY_LEN(rest), e);
     if (r == 0)
         r = adapters_follow(a, e);
     if (r == 0 && set->blocked)

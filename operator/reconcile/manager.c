@@ -85,6 +85,7 @@ static int worker_new(void **ret, void *arg, struct err *e)
     rc->cache = m->cache;
     rc->recorder = m->recorder;
     rc->flips = m->flips;
+    rc->graphs = controller_queue(m->graphs);
     rc->components = controller_queue(m->components);
     rc->plan = &m->conf->plan;
     *ret = rc;

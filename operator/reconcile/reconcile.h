@@ -26,7 +26,8 @@ struct reconciler {
     struct kube_client *kube;
     struct recorder *recorder;
     struct flips *flips;
-    struct queue *components; /* a component that was written is reconciled at once */
+    /* What a write of a pass concerns is reconciled at once; its echo in a watch says no more. */
+    struct queue *graphs, *components;
     const struct plan_config *plan;
 };
 

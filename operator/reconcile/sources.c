@@ -31,7 +31,7 @@ struct sources {
 
 /* Whose pass an event of this kind asks for, besides that of the controller of the object. */
 typedef void (*relate_fn)(struct sources *s, enum kube_change what, const struct json *object,
-                          bool changed);
+                          enum cache_news news);
 
 struct source_kind {
     const struct kube_kind *kind;
@@ -47,17 +47,19 @@ static void add(struct queue *q, const struct json *object, bool urgent)
     queue_add(q, object_namespace(object), object_name(object), urgent);
 }
 
-/* A user's change goes before echoes of our own writes and before the flood of a first list. */
+/* A user's change goes before the flood of a first list; an echo of our own write says nothing. */
 static void relate_graph(struct sources *s, enum kube_change what, const struct json *object,
-                         bool changed)
+                         enum cache_news news)
 {
-    add(s->conf.graphs, object, what == KUBE_MODIFIED && changed);
+    if (news != CACHE_KNOWN)
+        add(s->conf.graphs, object, what == KUBE_MODIFIED && news == CACHE_EDITED);
 }
 
 static void relate_component(struct sources *s, enum kube_change what, const struct json *object,
-                             bool changed)
+                             enum cache_news news)
 {
-    add(s->conf.components, object, what == KUBE_MODIFIED && changed);
+    if (news != CACHE_KNOWN)
+        add(s->conf.components, object, what == KUBE_MODIFIED && news == CACHE_EDITED);
 }
 
 static void add_to(void *queue, const char *ns, const char *name)
@@ -67,26 +69,26 @@ static void add_to(void *queue, const char *ns, const char *name)
 
 /* A claim that a graph has been waiting for, or that it uses, need not be its own. */
 static void relate_claim(struct sources *s, enum kube_change what, const struct json *object,
-                         bool changed)
+                         enum cache_news news)
 {
-    (void)changed;
+    (void)news;
     if (what != KUBE_MODIFIED)
         cache_each_name(s->conf.cache, &KIND_DGD, object_namespace(object), add_to, s->conf.graphs);
 }
 
 static void relate_secret(struct sources *s, enum kube_change what, const struct json *object,
-                          bool changed)
+                          enum cache_news news)
 {
     (void)what;
-    (void)changed;
+    (void)news;
     cache_each_name(s->conf.cache, &KIND_DCD, object_namespace(object), add_to, s->conf.components);
 }
 
 /* A model's Service is shared: when its owner goes, any other component may make it anew. */
 static void relate_model_service(struct sources *s, enum kube_change what,
-                                 const struct json *object, bool changed)
+                                 const struct json *object, enum cache_news news)
 {
-    (void)changed;
+    (void)news;
     if (what == KUBE_DELETED)
         cache_each_name(s->conf.cache, &KIND_DCD, object_namespace(object), add_to,
                         s->conf.components);
@@ -94,29 +96,19 @@ static void relate_model_service(struct sources *s, enum kube_change what,
 
 /* In the component path a pod's selector is the name of its component. */
 static void relate_pod(struct sources *s, enum kube_change what, const struct json *object,
-                       bool changed)
+                       enum cache_news news)
 {
     const char *component = object_label(object, GRAPH_LABEL_SELECTOR);
 
     (void)what;
-    (void)changed;
+    (void)news;
     if (component)
         queue_add(s->conf.components, object_namespace(object), component, false);
 }
 
-static const struct json *controller_of(const struct json *object)
-{
-    bool controls;
-
-    JSON_FOREACH (owner, json_path(object, "metadata", "ownerReferences", NULL))
-        if (json_get_bool(owner, "controller", &controls) && controls)
-            return owner;
-    return NULL;
-}
-
 static void add_controller(struct sources *s, const struct json *object)
 {
-    const struct json *owner = controller_of(object);
+    const struct json *owner = object_controller(object);
     const char *kind = json_get_cstr(owner, "kind"), *name = json_get_cstr(owner, "name");
 
     if (!kind || !name)
@@ -129,14 +121,14 @@ static void add_controller(struct sources *s, const struct json *object)
 
 /* A frontend pod says which routing configuration it runs: the graph's status counts them. */
 static void relate_worker_metadata(struct sources *s, enum kube_change what,
-                                   const struct json *object, bool changed)
+                                   const struct json *object, enum cache_news news)
 {
     AUTO(json_free) struct json *map = NULL;
     AUTO(mem_free) char *name = NULL;
     struct str deployment;
 
     (void)what;
-    (void)changed;
+    (void)news;
     if (!object_annotation(object, PLAN_ROUTING_GENERATION) ||
         !flips_deployment_of(object_name(object), &deployment))
         return;
@@ -148,9 +140,9 @@ static void relate_worker_metadata(struct sources *s, enum kube_change what,
 
 /* A marker that goes hands its namespace over. */
 static void relate_marker(struct sources *s, enum kube_change what, const struct json *object,
-                          bool changed)
+                          enum cache_news news)
 {
-    (void)changed;
+    (void)news;
     if (what != KUBE_DELETED)
         return;
     cache_each_name(s->conf.cache, &KIND_DGD, object_namespace(object), add_to, s->conf.graphs);
@@ -192,7 +184,7 @@ static void on_change(void *arg, enum kube_change what, const struct json *objec
     struct sources *s = source->owner;
     const struct source_kind *k = source->kind;
     AUTO(json_free) struct json *last = NULL;
-    bool changed = false;
+    enum cache_news news = CACHE_EDITED;
 
     if (what == KUBE_DELETED) {
         /* Of a deletion that a new list has shown only the name is told; whose it was, we know. */
@@ -201,11 +193,13 @@ static void on_change(void *arg, enum kube_change what, const struct json *objec
         cache_observe_deleted(s->conf.cache, k->kind, object);
         object = last ? last : object;
     } else {
-        changed = cache_observe(s->conf.cache, k->kind, object);
+        news = cache_observe(s->conf.cache, k->kind, object);
     }
     if (k->relate)
-        k->relate(s, what, object, changed);
-    add_controller(s, object);
+        k->relate(s, what, object, news);
+    /* Whoever made a write has seen its answer, and told whom it concerns. */
+    if (news != CACHE_KNOWN)
+        add_controller(s, object);
 }
 
 static void on_synced(void *arg)
