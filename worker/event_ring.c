@@ -2,6 +2,7 @@
 #include "worker/event_ring.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "lib/base/err.h"
@@ -11,7 +12,7 @@
 struct event_ring {
     struct kv_event events[EVENT_RING_LENGTH]; /* arrays owned; by id modulo the length */
     size_t n;
-    uint64_t newest; /* id; meaningful when n > 0 */
+    uint64_t newest; /* id; 0 when there was none */
 };
 
 struct event_ring *event_ring_new(void)
@@ -57,6 +58,11 @@ void event_ring_push(struct event_ring *r, const struct kv_event *ev)
     r->newest = ev->event_id;
     if (r->n < EVENT_RING_LENGTH)
         r->n++;
+}
+
+const struct kv_event *event_ring_newest(const struct event_ring *r)
+{
+    return r->n > 0 ? &r->events[r->newest % EVENT_RING_LENGTH] : NULL;
 }
 
 static void pull_opt(struct json_pull *p, struct opt_u64 *ret)
@@ -133,10 +139,24 @@ static void put_too_new(struct buf *out, const struct kv_query *q, uint64_t newe
     json_put_object_end(&j);
 }
 
-/* The order of the cases is the reference's. */
-int event_ring_answer(const struct event_ring *r, const struct kv_query *q, struct buf *out)
+void kv_events_begin_put(struct buf *out, bool newer)
 {
-    uint64_t end = q->end.set ? MIN(q->end.v, r->newest) : r->newest;
+    buf_put_cstr(out, newer ? "{\"events\":[" : "[");
+}
+
+void kv_events_end_put(const struct event_ring *r, struct buf *out, bool newer)
+{
+    if (newer)
+        buf_printf(out, "],\"last_event_id\":%" PRIu64 "}", r->newest);
+    else
+        buf_put_char(out, ']');
+}
+
+/* The order of the cases is the reference's. */
+int event_ring_answer(const struct event_ring *r, const struct kv_query *q, bool newer,
+                      struct buf *out)
+{
+    uint64_t end = q->end.set && !newer ? MIN(q->end.v, r->newest) : r->newest;
 
     if (q->start.set && q->end.set && q->end.v < q->start.v) {
         put_invalid(out, q);
@@ -148,12 +168,14 @@ int event_ring_answer(const struct event_ring *r, const struct kv_query *q, stru
         put_too_new(out, q, r->newest);
         return 0;
     }
-    buf_put_cstr(out, "{\"Events\":[");
+    buf_put_cstr(out, "{\"Events\":");
+    kv_events_begin_put(out, newer);
     for (uint64_t id = q->start.v; id <= end; id++) {
         if (id > q->start.v)
             buf_put_char(out, ',');
         kv_event_put_json(out, &r->events[id % EVENT_RING_LENGTH]);
     }
-    buf_put_cstr(out, "]}");
+    kv_events_end_put(r, out, newer);
+    buf_put_char(out, '}');
     return 0;
 }

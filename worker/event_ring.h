@@ -27,6 +27,9 @@ DEFINE_CLEANUP(struct event_ring *, event_ring_free)
 /* Copies. Ids count up by one. */
 void event_ring_push(struct event_ring *r, const struct kv_event *ev);
 
+/* The newest, a view until the next push; NULL when there was none. */
+const struct kv_event *event_ring_newest(const struct event_ring *r);
+
 /* Body of a worker_kv_indexer_query. */
 struct kv_query {
     uint64_t worker_id;
@@ -37,6 +40,16 @@ MUST_CHECK int kv_query_parse(struct str json, struct kv_query *ret, struct err 
 
 enum { EVENT_RING_DUMP = 1 }; /* outcome: only a dump of the tree can answer; nothing was written */
 
-/* Writes the answer: {"Events":[…]}, {"TooNew":…} or {"InvalidRange":…}. 0 or EVENT_RING_DUMP. */
-MUST_CHECK int event_ring_answer(const struct event_ring *r, const struct kv_query *q,
+/*
+ * Writes the answer: {"Events":…}, {"TooNew":…} or {"InvalidRange":…}. 0 or EVENT_RING_DUMP.
+ * @newer: as of 1.x, which tells all up to the newest, whatever the end.
+ */
+MUST_CHECK int event_ring_answer(const struct event_ring *r, const struct kv_query *q, bool newer,
                                  struct buf *out);
+
+/*
+ * Around the events of an answer, commas between them are the caller's: [e,…], @newer
+ * {"events":[e,…],"last_event_id":n}.
+ */
+void kv_events_begin_put(struct buf *out, bool newer);
+void kv_events_end_put(const struct event_ring *r, struct buf *out, bool newer);

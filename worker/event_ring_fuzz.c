@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     if (kv_query_parse(str_slice(data, size), &q, &e) == 0 &&
-        event_ring_answer(ring, &q, &out) == 0 && out.len == 0)
+        event_ring_answer(ring, &q, false, &out) == 0 && out.len == 0)
         __builtin_trap();
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/event_ring.h"
 #include "lib/base/test.h"
+#include "router/sync/kv_answer.h"
 
 #include <errno.h>
 
@@ -72,14 +73,16 @@ static void a_range_is_answered_while_it_is_remembered(void **state)
     AUTO(event_ring_free) struct event_ring *r = event_ring_new();
 
     (void)state;
+    assert_null(event_ring_newest(r));
     for (uint64_t id = 0; id < 3000; id++)
         push(r, id);
+    assert_int_equal(event_ring_newest(r)->event_id, 2999);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         AUTO(buf_done) struct buf out = BUF_NULL;
         const struct kv_query q = {7, cases[i].start, cases[i].end, {false, 0}};
         struct seen s;
 
-        assert_int_equal(event_ring_answer(r, &q, &out), cases[i].want);
+        assert_int_equal(event_ring_answer(r, &q, false, &out), cases[i].want);
         if (cases[i].want != 0) {
             assert_int_equal(out.len, 0);
             continue;
@@ -98,20 +101,49 @@ static void ranges_that_cannot_be_are_told_apart(void **state)
     struct kv_query q = {.worker_id = 7, .start = {true, 5}, .end = {true, 4}};
 
     (void)state;
-    assert_int_equal(event_ring_answer(r, &q, &out), 0);
+    assert_int_equal(event_ring_answer(r, &q, false, &out), 0);
     assert_string_equal(buf_cstr(&out), "{\"InvalidRange\":{\"start_id\":5,\"end_id\":4}}");
     q.end = (struct opt_u64){false, 0};
-    assert_int_equal(event_ring_answer(r, &q, &out), EVENT_RING_DUMP);
+    assert_int_equal(event_ring_answer(r, &q, false, &out), EVENT_RING_DUMP);
     push(r, 0);
     buf_clear(&out);
-    assert_int_equal(event_ring_answer(r, &q, &out), 0);
+    assert_int_equal(event_ring_answer(r, &q, false, &out), 0);
     assert_string_equal(
         buf_cstr(&out),
         "{\"TooNew\":{\"requested_start\":5,\"requested_end\":null,\"newest_available\":0}}");
     q.start.v = UINT64_MAX;
     buf_clear(&out);
-    assert_int_equal(event_ring_answer(r, &q, &out), 0);
+    assert_int_equal(event_ring_answer(r, &q, false, &out), 0);
     assert_true(str_starts(buf_str(&out), STR("{\"TooNew\"")));
+}
+
+static void newer_routers_are_told_all_up_to_the_newest(void **state)
+{
+    AUTO(event_ring_free) struct event_ring *r = event_ring_new();
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(buf_done) struct buf dump = BUF_NULL;
+    struct kv_answer answer;
+    struct seen s;
+    struct err e;
+    const struct kv_query q = {.worker_id = 7, .start = {true, 1}, .end = {true, 1}};
+
+    (void)state;
+    kv_events_begin_put(&dump, true);
+    kv_events_end_put(r, &dump, true);
+    assert_string_equal(buf_cstr(&dump), "{\"events\":[],\"last_event_id\":0}");
+    for (uint64_t id = 1; id <= 2; id++)
+        push(r, id);
+    assert_int_equal(event_ring_answer(r, &q, true, &out), 0);
+    assert_true(str_starts(buf_str(&out), STR("{\"Events\":{\"events\":[{")));
+    assert_true(str_ends(buf_str(&out), STR("],\"last_event_id\":2}}")));
+    EXPECT_OK(kv_answer_parse(buf_str(&out), &answer, &e), &e);
+    assert_int_equal(answer.kind, KV_ANSWER_EVENTS);
+    assert_int_equal(answer.newest.v, 2);
+    buf_clear(&dump);
+    buf_put_str(&dump, answer.events);
+    s = read_answer(&dump);
+    assert_int_equal(s.first, 1);
+    assert_int_equal(s.last, 2);
 }
 
 static void queries_are_read_as_routers_write_them(void **state)
@@ -138,7 +170,7 @@ static void queries_are_read_as_routers_write_them(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(a_range_is_answered_while_it_is_remembered),
-                    T(ranges_that_cannot_be_are_told_apart),
-                    T(queries_are_read_as_routers_write_them));
+    return TEST_RUN(
+        T(a_range_is_answered_while_it_is_remembered), T(ranges_that_cannot_be_are_told_apart),
+        T(newer_routers_are_told_all_up_to_the_newest), T(queries_are_read_as_routers_write_them));
 }

@@ -6,36 +6,45 @@
 #include <stdio.h>
 
 #include "lib/base/arena.h"
-#include "lib/base/json_put.h"
+#include "lib/base/json_pull.h"
 #include "lib/base/list.h"
 #include "lib/base/log.h"
-#include "router/wire/engine_output.h"
-#include "router/wire/engine_request.h"
+#include "router/wire/event_bus.h"
 #include "router/wire/plane_server.h"
-#include "worker/event_publisher.h"
+#include "worker/bootstrap.h"
+#include "worker/engine_publisher.h"
+#include "router/sync/event_publisher.h"
 #include "worker/event_ring.h"
 #include "worker/worker_metrics.h"
+#include "worker/worker_records.h"
 
 static const struct log_target LG = {"dynamo_mocker"};
 
 enum {
     PASSES_PER_TURN = 8, /* then the loop has its turn */
-    RECORDS_MAX = 5,
 };
-#define QUERY_ENDPOINT "worker_kv_indexer_query"
+#define QUERY_ENDPOINT "worker_kv_indexer_query"          /* of all ranks */
+#define SOURCE_ENDPOINT "worker_kv_query_source_%" PRIx64 /* since 1.4: of one publisher */
 
 struct rank {
     struct mock_worker *worker;
     struct engine *engine;
     struct event_ring *ring;
+    struct engine_publisher *publisher; /* NULL: not on the wire of engines */
+    struct event_publisher *told_by;    /* of this rank (1.x) or of the worker */
+    char *query_endpoint;               /* likewise */
     uint32_t dp_rank;
     size_t told_active; /* blocks, in the last load message */
 };
 
-struct job {
+struct mock_job {
     struct list link;
     struct rank *rank;
-    struct plane_request *request;
+    const struct mock_answer *answer;
+    void *arg;
+    struct arena *arena; /* of @asked */
+    struct engine_request asked;
+    struct bootstrap_fetch *fetch; /* while the prompt is on its way */
     struct engine_seq *seq;
     uint64_t start_ns;
 };
@@ -46,15 +55,15 @@ struct mock_worker {
     struct store *store;
     uint64_t id;
     struct rank *ranks;
-    struct event_publisher *publisher;
+    struct event_publisher **publishers;
+    uint32_t n_publishers; /* one, or one of each rank: 1.x tells ranks apart by that */
+    struct bootstrap_server *bootstrap;
     struct timer *timer; /* the next pass of any rank */
     struct list jobs;
     size_t n_jobs;
     uint32_t next_rank;
     bool registered;
-    struct record records[RECORDS_MAX];
-    size_t n_records;
-    struct buf text[RECORDS_MAX]; /* what the records point to */
+    struct worker_records records;
     struct endpoint_metrics metrics;
     struct cache_metrics cache_metrics;
     struct buf item, usage;
@@ -62,12 +71,23 @@ struct mock_worker {
 
 /* --- events ----------------------------------------------------------------------------------- */
 
+/* Routers of 1.x count from 1: 0 is "nothing yet". */
+static uint64_t first_event(const struct mock_worker *w)
+{
+    return w->conf.to_endpoint ? 1 : 0;
+}
+
+static uint64_t publisher_id(const struct mock_worker *w, uint32_t i)
+{
+    return w->id + i;
+}
+
 static void on_cache_event(void *arg, const struct cache_event *ev)
 {
     struct rank *rk = arg;
     struct kv_event out = {
         .worker_id = rk->worker->id,
-        .event_id = ev->id,
+        .event_id = first_event(rk->worker) + ev->id,
         .dp_rank = rk->dp_rank,
         .kind = ev->kind == CACHE_STORED ? KV_STORED : KV_REMOVED,
         .tier = KV_TIER_DEVICE,
@@ -86,20 +106,42 @@ static void on_cache_event(void *arg, const struct cache_event *ev)
     }
     if (rk->ring)
         event_ring_push(rk->ring, &out);
-    event_publisher_kv(rk->worker->publisher, &out);
+    event_publisher_kv(rk->told_by, &out);
+    if (rk->publisher)
+        engine_publisher_send(rk->publisher, ev);
+}
+
+static void send_load(struct rank *rk, size_t active)
+{
+    struct active_load load = {.worker_id = rk->worker->id, .dp_rank = rk->dp_rank};
+
+    if (rk->worker->conf.to_endpoint)
+        load.kv_used_blocks = OPT_U64(active);
+    else
+        load.active_decode_blocks = OPT_U64(active);
+    rk->told_active = active;
+    event_publisher_load(rk->told_by, &load);
 }
 
 static void tell_load(struct rank *rk)
 {
     size_t active = engine_load(rk->engine).active_blocks;
-    const struct active_load load = {.worker_id = rk->worker->id,
-                                     .dp_rank = rk->dp_rank,
-                                     .active_decode_blocks = OPT_U64(active)};
 
-    if (active == rk->told_active)
-        return;
-    rk->told_active = active;
-    event_publisher_load(rk->worker->publisher, &load);
+    if (active != rk->told_active)
+        send_load(rk, active);
+}
+
+/*
+ * What was told while there was no connection is lost. The newest event once more shows routers by
+ * its number that they missed some; who has it already ignores it.
+ */
+static void tell_again(struct rank *rk)
+{
+    const struct kv_event *newest = rk->ring ? event_ring_newest(rk->ring) : NULL;
+
+    if (newest)
+        event_publisher_kv(rk->told_by, newest);
+    send_load(rk, engine_load(rk->engine).active_blocks);
 }
 
 /* --- passes ----------------------------------------------------------------------------------- */
@@ -140,7 +182,7 @@ static void on_timer(void *arg)
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
-static void job_end(struct job *j)
+static void job_end(struct mock_job *j)
 {
     struct mock_worker *w = j->rank->worker;
 
@@ -148,55 +190,73 @@ static void job_end(struct job *j)
     metric_add(w->metrics.inflight, -1);
     list_remove(&j->link);
     w->n_jobs--;
+    bootstrap_fetch_cancel(j->fetch);
+    arena_free(j->arena);
     free(j);
     if (w->conf.ended)
         w->conf.ended(w->conf.arg);
 }
 
-static void on_cancelled(void *arg)
+struct mock_job *mock_job_cancel(struct mock_job *j)
 {
-    struct job *j = arg;
+    struct rank *rk;
 
-    j->seq = engine_cancel(j->rank->engine, j->seq);
-    plane_request_abort(j->request);
+    if (!j)
+        return NULL;
+    rk = j->rank;
+    j->seq = engine_cancel(rk->engine, j->seq);
     job_end(j);
+    tell_load(rk); /* the pass that it was in may have long to go */
+    return NULL;
 }
 
-static struct str usage_of(struct mock_worker *w, const struct engine_item *item)
+/* What the prefill worker had cached, when it said so; else what was cached here. */
+static struct str prompt_details(const struct mock_job *j, const struct engine_item *item,
+                                 struct buf *b)
 {
+    struct str details = json_pull_member(j->asked.prefill_result_json, "prompt_tokens_details");
+
+    if (details.len && details.ptr[0] == '{')
+        return details;
+    buf_printf(b, "{\"audio_tokens\":null,\"cached_tokens\":%zu}", item->n_cached);
+    return buf_str(b);
+}
+
+static struct str usage_of(struct mock_worker *w, const struct mock_job *j,
+                           const struct engine_item *item)
+{
+    AUTO(buf_done) struct buf local = BUF_NULL;
+    struct str details = prompt_details(j, item, &local);
+
     buf_clear(&w->usage);
     buf_printf(&w->usage,
                "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
-               "\"prompt_tokens_details\":{\"audio_tokens\":null,\"cached_tokens\":%zu}}",
-               item->n_prompt, item->n_output, item->n_prompt + item->n_output, item->n_cached);
+               "\"prompt_tokens_details\":%.*s}",
+               item->n_prompt, item->n_output, item->n_prompt + item->n_output, STR_ARG(details));
     return buf_str(&w->usage);
 }
 
 static void on_item(void *arg, const struct engine_item *item)
 {
     struct mock_worker *w = ((struct rank *)arg)->worker;
-    struct job *j = item->owner;
+    struct mock_job *j = item->owner;
     struct engine_output out = {.token_ids = &item->token, .n_token_ids = item->has_token};
 
-    if (item->finish != ENGINE_RUNS) {
-        out.finish = item->finish == ENGINE_EOS ? FINISH_EOS : FINISH_LENGTH;
-        out.completion_usage_json = usage_of(w, item);
-    }
-    buf_clear(&w->item);
-    engine_output_put(&w->item, &out);
-    metric_add(w->metrics.response_bytes, (double)w->item.len);
-    plane_request_item(j->request, buf_str(&w->item));
+    if (w->card->is_prefill)
+        out.disaggregated_params_json = STR("\"dummy\""); /* as the reference's mocker says */
+    if (item->has_token)
+        j->answer->item(j->arg, w, &out);
     if (item->finish == ENGINE_RUNS)
         return;
-    plane_request_finish(j->request);
+    /* The end has an item of its own, as there. */
+    out.n_token_ids = 0;
+    out.finish = item->finish == ENGINE_EOS ? FINISH_EOS : FINISH_LENGTH;
+    out.completion_usage_json = usage_of(w, j, item);
+    j->answer->item(j->arg, w, &out);
+    if (w->bootstrap && j->asked.has_bootstrap)
+        bootstrap_server_ready(w->bootstrap, j->asked.bootstrap.room);
+    j->answer->finished(j->arg);
     job_end(j);
-}
-
-static void refuse(struct mock_worker *w, struct plane_request *rq, enum worker_error kind,
-                   const struct err *e)
-{
-    metric_add(w->metrics.errors[kind], 1);
-    plane_request_refuse(rq, str_from(e->text));
 }
 
 static int choose_rank(struct mock_worker *w, const struct engine_request *rq, struct rank **ret,
@@ -227,15 +287,22 @@ static int output_limit(const struct mock_worker *w, const struct engine_request
         return err_set(e, -E2BIG, "prompt of %zu tokens leaves no room in a context of %" PRIu64,
                        rq->n_token_ids, context);
     left = context - rq->n_token_ids;
-    if (rq->stop.max_tokens.set)
+    if (w->card->is_prefill)
+        left = 1;
+    else if (rq->stop.max_tokens.set)
         left = MIN(left, MAX(rq->stop.max_tokens.v, 1u));
     *ret = (uint32_t)MIN(left, UINT32_MAX);
     return 0;
 }
 
-static int submit(struct mock_worker *w, const struct engine_request *rq, struct job *j,
-                  struct err *e)
+static bool is_prefilled(const struct mock_worker *w, const struct engine_request *rq)
 {
+    return w->card->is_decode && (rq->has_bootstrap || rq->prefill_result_json.len);
+}
+
+static int submit(struct mock_worker *w, struct mock_job *j, struct err *e)
+{
+    const struct engine_request *rq = &j->asked;
     struct engine_job job = {
         .tokens = rq->token_ids,
         .n_tokens = rq->n_token_ids,
@@ -243,45 +310,157 @@ static int submit(struct mock_worker *w, const struct engine_request *rq, struct
         .ignore_eos = rq->stop.ignore_eos.v,
         .has_eos = rq->n_eos_token_ids > 0,
         .eos_id = rq->n_eos_token_ids > 0 ? rq->eos_token_ids[0] : 0,
+        .prefilled = is_prefilled(w, rq),
         .owner = j,
     };
-    int r = choose_rank(w, rq, &j->rank, e);
+    int r = output_limit(w, rq, &job.max_tokens, e);
 
-    if (r == 0)
-        r = output_limit(w, rq, &job.max_tokens, e);
     return r < 0 ? r : engine_submit(j->rank->engine, &job, &j->seq, e);
+}
+
+static void on_fetched(void *arg, int error)
+{
+    struct mock_job *j = arg;
+    struct mock_worker *w = j->rank->worker;
+    struct err e;
+
+    j->fetch = NULL;
+    if (error < 0)
+        (void)err_set(&e, error, "no KV blocks for room %" PRIu64 ": %s", j->asked.bootstrap.room,
+                      strerror(-error));
+    else if (submit(w, j, &e) == 0) {
+        arm(w);
+        return;
+    }
+    metric_add(w->metrics.errors[WORKER_ERROR_GENERATE], 1);
+    j->answer->failed(j->arg, e.text);
+    job_end(j);
+}
+
+/* To the engine, at once or when its prompt is there. */
+static int begin(struct mock_worker *w, struct mock_job *j, struct err *e)
+{
+    const struct engine_bootstrap *at = &j->asked.bootstrap;
+    AUTO(mem_free) char *host = NULL;
+    int r = choose_rank(w, &j->asked, &j->rank, e);
+
+    if (r < 0)
+        return r;
+    if (!w->card->is_decode || !j->asked.has_bootstrap)
+        return submit(w, j, e);
+    host = str_dup(at->host);
+    r = bootstrap_fetch_start(&j->fetch, w->conf.loop, host, at->port, at->room, on_fetched, j, e);
+    return r < 0 ? err_wrap(e, r, "bootstrap") : 0;
+}
+
+int mock_worker_submit(struct mock_worker *w, struct arena *take_arena,
+                       const struct engine_request *rq, const struct mock_answer *answer, void *arg,
+                       struct mock_job **ret, struct err *e)
+{
+    struct mock_job *j = xcalloc(1, sizeof(*j));
+    int r;
+
+    *j = (struct mock_job){.answer = answer,
+                           .arg = arg,
+                           .arena = take_arena,
+                           .asked = *rq,
+                           .start_ns = clock_now_ns()};
+    r = begin(w, j, e);
+    if (r < 0) {
+        metric_add(w->metrics.errors[WORKER_ERROR_GENERATE], 1);
+        arena_free(take_arena);
+        free(j);
+        return r;
+    }
+    list_append(&w->jobs, &j->link);
+    w->n_jobs++;
+    metric_add(w->metrics.inflight, 1);
+    arm(w);
+    *ret = j;
+    return 0;
+}
+
+/* --- the request plane ------------------------------------------------------------------------ */
+
+/* A request that came by the plane, while its job runs. */
+struct plane_job {
+    struct plane_request *request;
+    struct mock_job *job;
+};
+
+static void plane_item(void *arg, struct mock_worker *w, const struct engine_output *o)
+{
+    const struct plane_job *pj = arg;
+
+    buf_clear(&w->item);
+    engine_output_put(&w->item, o);
+    metric_add(w->metrics.response_bytes, (double)w->item.len);
+    plane_request_item(pj->request, buf_str(&w->item));
+}
+
+static void plane_finished(void *arg)
+{
+    struct plane_job *pj = arg;
+
+    plane_request_finish(pj->request);
+    free(pj);
+}
+
+static void plane_failed(void *arg, const char *why)
+{
+    struct plane_job *pj = arg;
+
+    plane_request_error(pj->request, str_from(why));
+    plane_finished(pj);
+}
+
+static void plane_broken(void *arg)
+{
+    struct plane_job *pj = arg;
+
+    plane_request_abort(pj->request);
+    free(pj);
+}
+
+static void on_cancelled(void *arg)
+{
+    struct plane_job *pj = arg;
+
+    pj->job = mock_job_cancel(pj->job);
+    plane_broken(pj);
 }
 
 static void on_generate(void *arg, struct plane_request *request)
 {
     static const struct plane_request_handlers handlers = {.cancelled = on_cancelled};
+    static const struct mock_answer answer = {.item = plane_item,
+                                              .finished = plane_finished,
+                                              .failed = plane_failed,
+                                              .broken = plane_broken};
     struct mock_worker *w = arg;
-    AUTO(arena_free) struct arena *a = arena_new();
+    struct arena *a = arena_new();
     struct str body = plane_request_body(request);
     struct engine_request rq;
-    struct job *j;
+    struct plane_job *pj;
     struct err e;
 
     metric_add(w->metrics.requests, 1);
     metric_add(w->metrics.request_bytes, (double)body.len);
     if (engine_request_parse(a, body, &rq, &e) < 0) {
-        refuse(w, request, WORKER_ERROR_DESERIALIZATION, &e);
+        arena_free(a);
+        metric_add(w->metrics.errors[WORKER_ERROR_DESERIALIZATION], 1);
+        plane_request_refuse(request, str_from(e.text));
         return;
     }
-    j = xcalloc(1, sizeof(*j));
-    j->request = request;
-    j->start_ns = clock_now_ns();
-    if (submit(w, &rq, j, &e) < 0) {
-        free(j);
-        refuse(w, request, WORKER_ERROR_GENERATE, &e);
+    pj = xcalloc(1, sizeof(*pj));
+    pj->request = request;
+    if (mock_worker_submit(w, a, &rq, &answer, pj, &pj->job, &e) < 0) {
+        free(pj);
+        plane_request_refuse(request, str_from(e.text));
         return;
     }
-    list_append(&w->jobs, &j->link);
-    w->n_jobs++;
-    metric_add(w->metrics.inflight, 1);
-    plane_request_set_handlers(request, &handlers, j);
+    plane_request_set_handlers(request, &handlers, pj);
     plane_request_start(request);
-    arm(w);
 }
 
 /* --- recovery queries ------------------------------------------------------------------------- */
@@ -312,12 +491,15 @@ static void dump_block(void *arg, const struct cache_block *block, const uint64_
 static void put_dump(const struct mock_worker *w, const struct kv_query *q, struct buf *out)
 {
     struct dump d = {.out = out, .worker_id = w->id};
+    bool newer = w->conf.to_endpoint;
 
-    buf_put_cstr(out, "{\"TreeDump\":[");
+    buf_put_cstr(out, "{\"TreeDump\":");
+    kv_events_begin_put(out, newer);
     for (d.dp_rank = 0; d.dp_rank < w->conf.dp_size; d.dp_rank++)
         if (!q->dp_rank.set || q->dp_rank.v == d.dp_rank)
             engine_each_block(w->ranks[d.dp_rank].engine, dump_block, &d);
-    buf_put_cstr(out, "]}");
+    kv_events_end_put(w->ranks[q->dp_rank.v].ring, out, newer);
+    buf_put_char(out, '}');
 }
 
 /* Ids count per rank, so a range means something only for one; 0.9.0 does not say which. */
@@ -334,10 +516,11 @@ static void on_query(void *arg, struct plane_request *request)
         return;
     }
     rank = q.dp_rank.set ? q.dp_rank.v : 0;
-    if (q.worker_id != w->id || rank >= w->conf.dp_size)
+    if (q.worker_id != w->id || rank >= w->conf.dp_size || (w->conf.to_endpoint && !q.dp_rank.set))
         buf_put_cstr(&out, "{\"Error\":\"no such worker or rank here\"}");
     else if ((w->conf.dp_size > 1 && !q.dp_rank.set) ||
-             event_ring_answer(w->ranks[rank].ring, &q, &out) == EVENT_RING_DUMP)
+             event_ring_answer(w->ranks[rank].ring, &q, w->conf.to_endpoint, &out) ==
+                 EVENT_RING_DUMP)
         put_dump(w, &q, &out);
     plane_request_start(request);
     plane_request_item_raw(request, buf_str(&out));
@@ -346,68 +529,43 @@ static void on_query(void *arg, struct plane_request *request)
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-static struct buf *add_record(struct mock_worker *w, enum record_kind kind)
-{
-    w->records[w->n_records] = (struct record){.kind = kind,
-                                               .ns = str_from(w->conf.ns),
-                                               .component = str_from(w->conf.component),
-                                               .instance_id = w->id};
-    return &w->text[w->n_records++];
-}
-
-static void add_endpoint(struct mock_worker *w, const char *endpoint)
-{
-    struct buf *text = add_record(w, RECORD_ENDPOINT);
-    struct record *rec = &w->records[w->n_records - 1];
-
-    buf_printf(text, "%s/%" PRIx64 "/%s", plane_server_address(w->conf.plane), w->id, endpoint);
-    rec->endpoint = str_from(endpoint);
-    rec->transport = TRANSPORT_TCP;
-    rec->address = buf_str(text);
-}
-
-static void add_channel(struct mock_worker *w, const char *component, const char *topic)
-{
-    struct buf *text = add_record(w, RECORD_EVENT_CHANNEL);
-    struct record *rec = &w->records[w->n_records - 1];
-
-    event_subject_put(text, w->conf.ns, component, NULL, NULL);
-    rec->component = str_from(component);
-    rec->topic = str_from(topic);
-    rec->transport = TRANSPORT_NATS;
-    rec->address = buf_str(text);
-}
-
-static void add_card(struct mock_worker *w)
-{
-    struct buf *text = add_record(w, RECORD_MODEL);
-    struct record *rec = &w->records[w->n_records - 1];
-
-    model_card_put(text, w->card);
-    rec->endpoint = str_from(w->conf.endpoint);
-    rec->card_json = buf_str(text);
-}
-
 static void describe(struct mock_worker *w)
 {
-    add_endpoint(w, w->conf.endpoint);
-    if (w->conf.local_indexer)
-        add_endpoint(w, QUERY_ENDPOINT);
-    if (w->conf.nats) {
-        add_channel(w, w->conf.component, TOPIC_KV_EVENTS);
-        add_channel(w, NULL, TOPIC_KV_METRICS);
+    struct event_channel_info ch;
+    struct worker_records *r = &w->records;
+
+    r->plane = w->conf.plane;
+    r->ns = w->conf.ns;
+    r->component = w->conf.component;
+    r->endpoint = w->conf.endpoint;
+    r->worker_id = w->id;
+    worker_records_add_endpoint(r, w->conf.endpoint);
+    for (uint32_t i = 0; i < w->n_publishers; i++) {
+        if (w->conf.local_indexer)
+            worker_records_add_endpoint(r, w->ranks[i].query_endpoint);
+        if (w->conf.local_indexer && w->conf.to_endpoint)
+            worker_records_add_source(r, i, publisher_id(w, i));
+        for (size_t k = 0; event_publisher_channel(w->publishers[i], k, &ch); k++)
+            worker_records_add_channel(r, &ch);
     }
-    add_card(w);
+    worker_records_add_card(r, w->card);
 }
 
 static void serve(struct mock_worker *w, const char *endpoint, plane_serve_fn fn)
 {
-    AUTO(mem_free) char *path = xasprintf("%" PRIx64 "/%s", w->id, endpoint);
+    const struct plane_endpoint ep = {w->conf.ns, w->conf.component, endpoint, w->id};
 
     if (fn)
-        plane_server_register(w->conf.plane, path, fn, w);
+        plane_server_register(w->conf.plane, &ep, fn, w);
     else
-        plane_server_unregister(w->conf.plane, path);
+        plane_server_unregister(w->conf.plane, &ep);
+}
+
+static void serve_all(struct mock_worker *w, bool on)
+{
+    serve(w, w->conf.endpoint, on ? on_generate : NULL);
+    for (uint32_t i = 0; w->conf.local_indexer && i < w->n_publishers; i++)
+        serve(w, w->ranks[i].query_endpoint, on ? on_query : NULL);
 }
 
 static void on_published(void *arg, int r, const char *why)
@@ -421,73 +579,112 @@ static void on_published(void *arg, int r, const char *why)
 
 int mock_worker_register(struct mock_worker *w, struct err *e)
 {
-    serve(w, w->conf.endpoint, on_generate);
-    if (w->conf.local_indexer)
-        serve(w, QUERY_ENDPOINT, on_query);
-    w->registered = true;
-    for (size_t i = 0; i < w->n_records; i++) {
-        int r = store_publish(w->store, &w->records[i], e);
+    int r = worker_records_publish(&w->records, w->store, e);
 
-        if (r < 0)
-            return err_wrap(e, r, "worker %" PRIx64 ": publish", w->id);
-    }
+    w->registered = true;
+    if (r < 0)
+        return r;
     log_info(&LG, "worker registered", LOG_U64("worker_id", w->id),
-             LOG_VIEW("address", w->records[0].address));
+             LOG_VIEW("address", worker_records_address(&w->records)));
     return 0;
 }
 
 void mock_worker_unregister(struct mock_worker *w)
 {
+    if (w->records.n > 0)
+        serve_all(w, false);
     if (!w->registered)
         return;
     w->registered = false;
-    serve(w, w->conf.endpoint, NULL);
-    serve(w, QUERY_ENDPOINT, NULL);
-    for (size_t i = 0; i < w->n_records; i++)
-        store_withdraw(w->store, &w->records[i]);
+    worker_records_withdraw(&w->records, w->store);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static int open_publisher(struct rank *rk, struct err *e)
+{
+    const struct mock_worker_conf *c = &rk->worker->conf;
+    struct engine_publisher_conf conf = {.zmq = c->zmq,
+                                         .port = (uint16_t)(c->engine_port + rk->dp_rank),
+                                         .block_size = c->engine.block_size,
+                                         .dp_rank = rk->dp_rank};
+
+    if (!c->engine_port)
+        return 0;
+    if (c->engine_replay_port)
+        conf.replay_port = (uint16_t)(c->engine_replay_port + rk->dp_rank);
+    return engine_publisher_new(&rk->publisher, &conf, e);
+}
+
+static int add_publisher(struct mock_worker *w, uint32_t i, struct err *e)
+{
+    const struct mock_worker_conf *c = &w->conf;
+    const struct event_publisher_conf conf = {
+        .bus = c->bus,
+        .ns = c->ns,
+        .component = c->component,
+        .endpoint = c->to_endpoint ? c->endpoint : NULL,
+        .worker_id = publisher_id(w, i),
+        .kv = !w->card->is_decode,
+        .loop = c->loop,
+        .stream_nats = c->stream_nats,
+        .stream_max_age_s = c->stream_max_age_s,
+    };
+
+    return event_publisher_new(&w->publishers[i], &conf, e);
+}
+
 static int add_rank(struct mock_worker *w, uint32_t i, struct err *e)
 {
     struct rank *rk = &w->ranks[i];
-    const struct engine_sink sink = {.item = on_item, .event = on_cache_event, .arg = rk};
+    const struct engine_sink sink = {
+        .item = on_item, .event = w->card->is_decode ? NULL : on_cache_event, .arg = rk};
+    int r;
 
     rk->worker = w;
     rk->dp_rank = i;
+    rk->told_by = w->publishers[i % w->n_publishers];
+    rk->query_endpoint = w->conf.to_endpoint ? xasprintf(SOURCE_ENDPOINT, publisher_id(w, i))
+                                             : xstrdup(QUERY_ENDPOINT);
     if (w->conf.local_indexer)
         rk->ring = event_ring_new();
-    return engine_new(&rk->engine, &w->conf.engine, w->conf.seed + i, &sink, e);
+    r = open_publisher(rk, e);
+    return r < 0 ? r : engine_new(&rk->engine, &w->conf.engine, w->conf.seed + i, &sink, e);
 }
 
 int mock_worker_new(struct mock_worker **ret, const struct mock_worker_conf *conf, struct err *e)
 {
     AUTO(mock_worker_free) struct mock_worker *w = xcalloc(1, sizeof(*w));
     char id[24];
+    int r = 0;
 
     w->conf = *conf;
     w->store = conf->take_store;
+    w->bootstrap = conf->take_bootstrap;
     w->store->published = on_published;
     w->store->published_arg = w;
     w->id = w->store->instance_id;
     w->card = model_card_ref(conf->card);
     list_init(&w->jobs);
     w->timer = timer_new(conf->loop, on_timer, w);
-    w->publisher = event_publisher_new(conf->nats, conf->ns, conf->component, w->id);
+    w->n_publishers = conf->to_endpoint ? conf->dp_size : 1;
+    w->publishers = xcalloc(w->n_publishers, sizeof(struct event_publisher *));
     w->ranks = xcalloc(conf->dp_size, sizeof(*w->ranks));
-    for (uint32_t i = 0; i < conf->dp_size; i++) {
-        int r = add_rank(w, i, e);
-
-        if (r < 0)
-            return r;
-    }
+    for (uint32_t i = 0; i < w->n_publishers && r == 0; i++)
+        r = add_publisher(w, i, e);
+    for (uint32_t i = 0; i < conf->dp_size && r == 0; i++)
+        r = add_rank(w, i, e);
+    if (r < 0)
+        return r;
     (void)snprintf(id, sizeof(id), "%" PRIu64, w->id);
     w->metrics = endpoint_metrics_of(conf->metrics, conf->ns, conf->component, conf->endpoint,
                                      w->card->display_name);
     w->cache_metrics =
         cache_metrics_of(conf->metrics, conf->ns, conf->component, w->card->display_name, id);
-    describe(w);
+    if (conf->plane) {
+        describe(w);
+        serve_all(w, true);
+    }
     *ret = TAKE(w);
     return 0;
 }
@@ -497,25 +694,37 @@ struct mock_worker *mock_worker_free(struct mock_worker *w)
     if (!w)
         return NULL;
     mock_worker_unregister(w);
-    LIST_FOREACH (j, &w->jobs, struct job, link) {
-        plane_request_abort(j->request);
+    LIST_FOREACH (j, &w->jobs, struct mock_job, link) {
+        j->answer->broken(j->arg);
         job_end(j);
     }
     for (size_t i = 0; w->ranks && i < w->conf.dp_size; i++) {
         engine_free(w->ranks[i].engine);
         event_ring_free(w->ranks[i].ring);
+        engine_publisher_free(w->ranks[i].publisher);
+        free(w->ranks[i].query_endpoint);
     }
     free(w->ranks);
+    bootstrap_server_free(w->bootstrap);
     timer_free(w->timer);
-    event_publisher_free(w->publisher);
+    for (uint32_t i = 0; w->publishers && i < w->n_publishers; i++)
+        event_publisher_free(w->publishers[i]);
+    free(w->publishers);
     store_free(w->store);
     model_card_unref(w->card);
-    for (size_t i = 0; i < RECORDS_MAX; i++)
-        buf_done(&w->text[i]);
+    worker_records_done(&w->records);
     buf_done(&w->item);
     buf_done(&w->usage);
     free(w);
     return NULL;
+}
+
+void mock_worker_link_up(struct mock_worker *w)
+{
+    for (uint32_t i = 0; i < w->n_publishers; i++)
+        event_publisher_link_up(w->publishers[i]);
+    for (size_t i = 0; i < w->conf.dp_size; i++)
+        tell_again(&w->ranks[i]);
 }
 
 bool mock_worker_is_registered(const struct mock_worker *w)
@@ -528,6 +737,11 @@ size_t mock_worker_running(const struct mock_worker *w)
     return w->n_jobs;
 }
 
+struct engine_load mock_worker_load(const struct mock_worker *w, uint32_t rank)
+{
+    return engine_load(w->ranks[rank].engine);
+}
+
 uint64_t mock_worker_id(const struct mock_worker *w)
 {
     return w->id;
@@ -537,6 +751,7 @@ void mock_worker_measure(struct mock_worker *w)
 {
     const struct cache_metrics *m = &w->cache_metrics;
     struct engine_load sum = {.active_blocks = 0};
+    uint64_t sent = 0, dropped = 0;
 
     for (size_t i = 0; i < w->conf.dp_size; i++) {
         struct engine_load one = engine_load(w->ranks[i].engine);
@@ -557,22 +772,16 @@ void mock_worker_measure(struct mock_worker *w)
     metric_set(m->waiting, (double)sum.n_waiting);
     metric_set(m->running, (double)sum.n_running);
     metric_set(m->preemptions, (double)sum.preemptions);
-    metric_set(m->events, (double)event_publisher_sent(w->publisher));
-    metric_set(m->events_dropped, (double)event_publisher_dropped(w->publisher));
+    for (uint32_t i = 0; i < w->n_publishers; i++) {
+        sent += event_publisher_sent(w->publishers[i]);
+        dropped += event_publisher_dropped(w->publishers[i]);
+    }
+    metric_set(m->events, (double)sent);
+    metric_set(m->events_dropped, (double)dropped);
 }
 
 void mock_worker_put_records(struct mock_worker *w, enum record_kind kind, struct json_put *j)
 {
-    AUTO(buf_done) struct buf text = BUF_NULL;
-
-    for (size_t i = 0; w->registered && i < w->n_records; i++) {
-        if (w->records[i].kind != kind)
-            continue;
-        buf_clear(&text);
-        record_key_put(&text, &w->records[i]);
-        json_put_key_str(j, buf_str(&text));
-        buf_clear(&text);
-        record_put(&text, &w->records[i], false);
-        json_put_raw(j, buf_str(&text));
-    }
+    if (w->registered)
+        worker_records_put(&w->records, kind, j);
 }

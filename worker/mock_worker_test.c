@@ -11,11 +11,13 @@
 #include "lib/base/json_tree.h"
 #include "lib/base/metric.h"
 #include "router/kv/prefix_index.h"
+#include "router/sync/kv_answer.h"
 #include "router/wire/engine_output.h"
 #include "router/wire/engine_request.h"
 #include "router/wire/kv_event.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
+#include "worker/bootstrap.h"
 
 enum { PATIENCE_MS = 20000, BLOCK = 4 };
 
@@ -27,15 +29,18 @@ struct rig {
     struct metric_registry *metrics;
     struct model_card *card;
     struct mock_worker *worker;
+    struct bootstrap_server *bootstrap; /* the worker's */
     size_t n_ended;
 };
+
+enum role { AGGREGATED, PREFILL, DECODE };
 
 struct call {
     struct engine_output_reader reader;
     struct plane_stream *stream;
     size_t n_tokens, cancel_at, cached, prompt;
     enum finish_reason finish;
-    bool over, failed;
+    bool over, failed, has_params, is_error;
     enum plane_failure kind;
     struct buf raw, text;
 };
@@ -57,11 +62,14 @@ static void on_ended(void *arg)
 
 static const uint32_t WORDS[] = {500, 501, 502, 503};
 
-static void rig_open(struct rig *rig, uint32_t dp_size, double speedup)
+static void rig_open_as(struct rig *rig, enum role role, uint32_t dp_size, double speedup,
+                        bool to_endpoint)
 {
     const struct model_card_spec card = {.dir = "examples/model",
                                          .kv_cache_block_size = BLOCK,
                                          .context_length = 200,
+                                         .flags = role == PREFILL ? MODEL_PREFILL : 0,
+                                         .is_decode = role == DECODE,
                                          .local_indexer = true,
                                          .dp_size = dp_size};
     struct mock_worker_conf conf = {.ns = "ns",
@@ -79,7 +87,8 @@ static void rig_open(struct rig *rig, uint32_t dp_size, double speedup)
                                                .n_vocab = ARRAY_LEN(WORDS)},
                                     .dp_size = dp_size,
                                     .seed = 1,
-                                    .local_indexer = true};
+                                    .local_indexer = true,
+                                    .to_endpoint = to_endpoint};
     struct err e;
 
     *rig = (struct rig){.hub = store_hub_new(), .metrics = metric_registry_new()};
@@ -98,8 +107,16 @@ static void rig_open(struct rig *rig, uint32_t dp_size, double speedup)
     conf.card = rig->card;
     conf.ended = on_ended;
     conf.arg = rig;
+    if (role == PREFILL)
+        EXPECT_OK(bootstrap_server_start(&rig->bootstrap, rig->loop, "127.0.0.1", 0, &e), &e);
+    conf.take_bootstrap = rig->bootstrap;
     EXPECT_OK(mock_worker_new(&rig->worker, &conf, &e), &e);
     EXPECT_OK(mock_worker_register(rig->worker, &e), &e);
+}
+
+static void rig_open(struct rig *rig, uint32_t dp_size, double speedup)
+{
+    rig_open_as(rig, AGGREGATED, dp_size, speedup, false);
 }
 
 static void rig_close(struct rig *rig)
@@ -138,12 +155,17 @@ static void on_item(void *arg, const struct wire_item *item)
 
     buf_clear(&c->raw);
     buf_put_str(&c->raw, item->raw);
+    if (item->is_error) {
+        c->is_error = true;
+        buf_put_str(&c->text, item->error);
+    }
     if (item->data.len == 0)
         return; /* a recovery answer */
     EXPECT_OK(engine_output_parse(&c->reader, item->data, &out, &e), &e);
     for (size_t i = 0; i < out.n_token_ids; i++)
         assert_true(out.token_ids[i] >= 500 && out.token_ids[i] < 504);
     c->n_tokens += out.n_token_ids;
+    c->has_params |= out.disaggregated_params_json.len > 0;
     c->finish = out.finish;
     if (out.completion_usage_json.len > 0)
         read_usage(c, out.completion_usage_json);
@@ -187,6 +209,22 @@ static void send(struct rig *rig, struct call *c, const char *endpoint, struct s
                                     .body = body};
 
     c->stream = plane_client_send(rig->client, &call, &HANDLERS, c);
+}
+
+/* A prompt of 40 tokens, which may come from elsewhere. */
+static void send_asked(struct rig *rig, struct call *c, struct engine_request *rq)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    uint32_t tokens[40];
+
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = i;
+    rq->model = STR("m");
+    rq->token_ids = tokens;
+    rq->n_token_ids = ARRAY_LEN(tokens);
+    rq->stop.max_tokens = OPT_U64(3);
+    engine_request_put(&body, rq);
+    send(rig, c, "generate", buf_str(&body));
 }
 
 static void send_prompt(struct rig *rig, struct call *c, size_t n, struct opt_u64 max_tokens,
@@ -315,6 +353,102 @@ static void a_client_that_leaves_frees_the_engine(void **state)
     rig_close(&rig);
 }
 
+static void on_fetched(void *arg, int error)
+{
+    *(int *)arg = error;
+}
+
+static void a_prefill_worker_makes_one_token_and_opens_the_room(void **state)
+{
+    struct call c = {.n_tokens = 0};
+    struct bootstrap_fetch *fetch;
+    struct rig rig;
+    struct err e;
+    int fetched = 1;
+
+    (void)state;
+    rig_open_as(&rig, PREFILL, 1, 0, false);
+    EXPECT_OK(bootstrap_fetch_start(&fetch, rig.loop, "127.0.0.1",
+                                    bootstrap_server_port(rig.bootstrap), 77, on_fetched, &fetched,
+                                    &e),
+              &e);
+    UNTIL(&rig, bootstrap_server_stats(rig.bootstrap).waiting == 1);
+    send_asked(&rig, &c,
+               &(struct engine_request){.has_bootstrap = true,
+                                        .bootstrap = {STR("127.0.0.1"), 1, .room = 77}});
+    UNTIL(&rig, c.over && fetched != 1);
+    assert_int_equal(fetched, 0);
+    assert_int_equal(c.n_tokens, 1);
+    assert_true(c.has_params);
+    call_done(&c);
+    rig_close(&rig);
+}
+
+static void a_decode_worker_takes_the_prompt_from_elsewhere(void **state)
+{
+    struct call c = {.n_tokens = 0}, room = {.n_tokens = 0};
+    struct bootstrap_server *prefill;
+    struct rig rig;
+    struct err e;
+
+    (void)state;
+    rig_open_as(&rig, DECODE, 1, 0, false);
+    send_asked(&rig, &c,
+               &(struct engine_request){.prefill_result_json = STR(
+                                            "{\"disaggregated_params\":{\"x\":1},"
+                                            "\"prompt_tokens_details\":{\"cached_tokens\":24}}")});
+    UNTIL(&rig, c.over);
+    assert_int_equal(c.n_tokens, 3);
+    assert_int_equal(c.cached, 24);
+    assert_false(c.has_params);
+
+    EXPECT_OK(bootstrap_server_start(&prefill, rig.loop, "127.0.0.1", 0, &e), &e);
+    send_asked(&rig, &room,
+               &(struct engine_request){
+                   .has_bootstrap = true,
+                   .bootstrap = {STR("127.0.0.1"), bootstrap_server_port(prefill), 5}});
+    UNTIL(&rig, bootstrap_server_stats(prefill).waiting == 1);
+    assert_int_equal(mock_worker_running(rig.worker), 1);
+    assert_false(room.over);
+    bootstrap_server_ready(prefill, 5);
+    UNTIL(&rig, room.over);
+    assert_int_equal(room.n_tokens, 3);
+    call_done(&c);
+    call_done(&room);
+    bootstrap_server_free(prefill);
+    rig_close(&rig);
+}
+
+static void a_room_that_never_opens_is_an_error(void **state)
+{
+    struct call c = {.n_tokens = 0}, gone = {.n_tokens = 0};
+    struct bootstrap_server *prefill;
+    struct rig rig;
+    struct err e;
+
+    (void)state;
+    rig_open_as(&rig, DECODE, 1, 0, false);
+    EXPECT_OK(bootstrap_server_start(&prefill, rig.loop, "127.0.0.1", 0, &e), &e);
+    struct engine_request rq = {.has_bootstrap = true,
+                                .bootstrap = {STR("127.0.0.1"), bootstrap_server_port(prefill), 5}};
+
+    send_asked(&rig, &c, &rq);
+    send_asked(&rig, &gone, &rq);
+    UNTIL(&rig, bootstrap_server_stats(prefill).waiting == 2);
+    gone.stream = plane_stream_cancel(gone.stream);
+    UNTIL(&rig, bootstrap_server_stats(prefill).waiting == 1);
+    assert_int_equal(mock_worker_running(rig.worker), 1);
+    bootstrap_server_free(prefill);
+    UNTIL(&rig, c.over);
+    assert_true(c.is_error);
+    assert_non_null(strstr(buf_cstr(&c.text), "room 5"));
+    assert_int_equal(c.n_tokens, 0);
+    UNTIL(&rig, mock_worker_running(rig.worker) == 0);
+    call_done(&c);
+    call_done(&gone);
+    rig_close(&rig);
+}
+
 static void replay(void *arg, const struct kv_event *ev)
 {
     assert_int_equal(ev->kind, KV_STORED);
@@ -356,6 +490,43 @@ static void a_router_that_missed_everything_can_ask(void **state)
             str_starts(buf_str(&q.raw), i == 0 ? STR("{\"TreeDump\"") : STR("{\"Events\"")));
         EXPECT_OK(kv_events_parse(&reader, buf_str(&q.raw), replay, ix, &e), &e);
         assert_int_equal(prefix_index_held(ix, 0), (41 + 20) / BLOCK);
+        call_done(&q);
+    }
+    call_done(&c);
+    rig_close(&rig);
+}
+
+/* Of rank 1, which has a prompt of 41 tokens and 20 more; of rank 0, which has none. */
+static void each_rank_has_an_endpoint_that_newer_routers_ask(void **state)
+{
+    struct call c = {.n_tokens = 0};
+    struct rig rig;
+
+    (void)state;
+    rig_open_as(&rig, AGGREGATED, 2, 0, true);
+    send_prompt(&rig, &c, 41, OPT_U64(20), OPT_U64(1));
+    UNTIL(&rig, c.over);
+    for (uint64_t i = 0; i < 4; i++) {
+        uint64_t id = mock_worker_id(rig.worker), rank = i % 2;
+        AUTO(mem_free) char *name = xasprintf("worker_kv_query_source_%" PRIx64, id + rank);
+        AUTO(mem_free)
+        char *body = xasprintf("{\"worker_id\":%" PRIu64 ",\"dp_rank\":%" PRIu64
+                               ",\"start_event_id\":%s,\"end_event_id\":null}",
+                               id, rank, i < 2 ? "null" : "1");
+        AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
+        AUTO(kv_event_reader_done) struct kv_event_reader reader = {.blocks = NULL};
+        struct call q = {.n_tokens = 0};
+        struct kv_answer a;
+        struct err e;
+
+        send(&rig, &q, name, str_from(body));
+        UNTIL(&rig, q.over);
+        assert_false(q.failed);
+        EXPECT_OK(kv_answer_parse(buf_str(&q.raw), &a, &e), &e);
+        assert_int_equal(a.kind, i == 3 ? KV_ANSWER_EVENTS : KV_ANSWER_DUMP);
+        assert_true(a.newest.set && (a.newest.v > 0) == (rank == 1));
+        EXPECT_OK(kv_events_parse(&reader, a.events, replay, ix, &e), &e);
+        assert_int_equal(prefix_index_held(ix, 0), rank == 1 ? (41 + 20) / BLOCK : 0);
         call_done(&q);
     }
     call_done(&c);
@@ -405,9 +576,10 @@ static void on_put(void *arg, struct str key, struct str json)
     s->n_puts++;
 }
 
-static void on_gone(void *arg, struct str key)
+static void on_gone(void *arg, struct str key, enum store_end how)
 {
     (void)key;
+    (void)how;
     ((struct seen *)arg)->n_gones++;
 }
 
@@ -443,7 +615,10 @@ int main(void)
 {
     return TEST_RUN(
         T(a_prompt_is_answered_and_found_again), T(what_cannot_be_served_is_refused_in_words),
+        T(a_prefill_worker_makes_one_token_and_opens_the_room),
+        T(a_decode_worker_takes_the_prompt_from_elsewhere), T(a_room_that_never_opens_is_an_error),
         T(too_many_waiting_are_refused), T(a_client_that_leaves_frees_the_engine),
-        T(a_router_that_missed_everything_can_ask), T(an_unregistered_worker_finishes_what_it_has),
-        T(its_records_come_and_go_with_it));
+        T(a_router_that_missed_everything_can_ask),
+        T(each_rank_has_an_endpoint_that_newer_routers_ask),
+        T(an_unregistered_worker_finishes_what_it_has), T(its_records_come_and_go_with_it));
 }

@@ -6,15 +6,19 @@
 
 #include "lib/base/json_pull.h"
 #include "lib/net/file.h"
+#include "router/discovery/model_cache.h"
+#include "router/wire/plane_address.h"
 
 enum { ARGS_FILE_MAX = 1 << 20, SYSTEM_PORT_MAX = 32767 };
 
+static const char *const ROLES[] = {"agg", "prefill", "decode", NULL};
 static const char *const TIMINGS[] = {"reference", "saturating", NULL};
+static const char *const PUBLISH_AS[] = {"component", "endpoint", NULL};
 #define AT(member) offsetof(struct mocker_conf, member)
 /* clang-format off */
 static const struct conf_field FIELDS[] = {
     {"model-path", NULL, NULL, NULL, CONF_STR, AT(model_path), NULL, 0, 0, NULL,
-     "directory of the model: config.json, tokenizer.json, …"},
+     "directory of the model: config.json, tokenizer.json, …; or its name at the hub"},
     {"model-name", NULL, NULL, NULL, CONF_STR, AT(model_name), NULL, 0, 0, NULL,
      "name towards clients (default: the path)"},
     {"endpoint", NULL, NULL, NULL, CONF_STR, AT(endpoint_text), NULL, 0, 0, NULL,
@@ -41,14 +45,16 @@ static const struct conf_field FIELDS[] = {
      "ranks, each an engine of its own"},
     {"startup-time", NULL, NULL, NULL, CONF_DURATION, AT(startup_ms), "0", 0, 0, NULL,
      "seconds before the worker registers"},
-    {"num-workers", NULL, NULL, NULL, CONF_U64, AT(n_workers), "1", 1, 256, NULL,
+    {"num-workers", NULL, NULL, NULL, CONF_U64, AT(n_workers), "1", 1, MOCKER_WORKERS_MAX, NULL,
      "workers in this process, each with an id of its own"},
     {"extra-engine-args", NULL, NULL, NULL, CONF_STR, AT(extra_engine_args), NULL, 0, 0, NULL,
      "JSON file of engine options; wins over flags"},
     {"enable-local-indexer", NULL, "DYN_LOCAL_INDEXER", NULL, CONF_BOOL, AT(local_indexer), "true", 0, 0, NULL,
-     "answer recovery queries of routers"},
+     "answer recovery queries of routers; without it KV events go into JetStream"},
+    {"publish-as", NULL, NULL, NULL, CONF_ENUM, AT(publish_as), "component", 0, 0, PUBLISH_AS,
+     "component | endpoint: whose routers hear KV events and load, those of 0.9.0 or of 1.x; ours hear either"},
     {"kv-events", NULL, NULL, NULL, CONF_BOOL, AT(kv_events), "true", 0, 0, NULL,
-     "publish KV events and load over NATS"},
+     "publish KV events and load"},
     {"eos-probability", NULL, NULL, NULL, CONF_F64, AT(eos_probability), "0", 0, 1, NULL,
      "chance of each token to be the end of the sequence"},
     {"context-length", "max-model-len", NULL, NULL, CONF_U64, AT(context_length), "0", 0, 4294967295, NULL,
@@ -63,30 +69,54 @@ static const struct conf_field FIELDS[] = {
      "of the output tokens; 0 = from the instance id"},
     {"max-waiting", NULL, NULL, NULL, CONF_U64, AT(waiting_max), "4096", 1, 1000000, NULL,
      "requests that may wait; more are refused"},
-    {"store-kv", NULL, "DYN_STORE_KV", NULL, CONF_STR, AT(store_kv), NULL, 0, 0, NULL,
-     "discovery without Kubernetes: file"},
+    {"store-kv", NULL, "DYN_STORE_KV", NULL, CONF_STR, AT(store_kv), "etcd", 0, 0, NULL,
+     "discovery without Kubernetes: etcd | file"},
     {"discovery-backend", NULL, "DYN_DISCOVERY_BACKEND", NULL, CONF_STR, AT(discovery_backend), NULL, 0, 0, NULL,
-     "kubernetes | file | kv_store (default: what --store-kv says)"},
-    {"request-plane", NULL, "DYN_REQUEST_PLANE", NULL, CONF_STR, AT(request_plane), "tcp", 0, 0, NULL,
-     "tcp"},
+     "kubernetes | etcd | file | kv_store (default: what --store-kv says)"},
+    {"request-plane", NULL, "DYN_REQUEST_PLANE", NULL, CONF_ENUM, AT(request_plane), "tcp", 0, 0, PLANE_WORDS,
+     "what carries requests"},
     {"event-plane", NULL, "DYN_EVENT_PLANE", NULL, CONF_STR, AT(event_plane), "nats", 0, 0, NULL,
-     "nats | none"},
-    {"is-prefill-worker", NULL, NULL, NULL, CONF_BOOL, AT(is_prefill), "false", 0, 0, NULL, NULL},
-    {"is-decode-worker", NULL, NULL, NULL, CONF_BOOL, AT(is_decode), "false", 0, 0, NULL, NULL},
+     "nats | zmq | none"},
+    {NULL, NULL, "DYN_ZMQ_BROKER_URL", NULL, CONF_STR, AT(zmq_brokers), NULL, 0, 0, NULL,
+     "publish to brokers: xsub=tcp://h:p[;...] , xpub=tcp://h:p[;...]"},
+    {NULL, NULL, "DYN_ZMQ_BROKER_ENABLED", NULL, CONF_BOOL, AT(zmq_find_brokers), "false", 0, 0, NULL,
+     "publish to the brokers that discovery knows"},
+    {"disaggregation-mode", NULL, NULL, NULL, CONF_ENUM, AT(role), "agg", 0, 0, ROLES,
+     "agg | prefill | decode: compute prompts and answer, only the one, or only the other"},
+    {"is-prefill-worker", NULL, NULL, NULL, CONF_BOOL, AT(is_prefill), "false", 0, 0, NULL,
+     "the same as --disaggregation-mode prefill"},
+    {"is-decode-worker", NULL, NULL, NULL, CONF_BOOL, AT(is_decode), "false", 0, 0, NULL,
+     "the same as --disaggregation-mode decode"},
     {"planner-profile-data", NULL, NULL, NULL, CONF_STR, AT(profile_data), NULL, 0, 0, NULL, NULL},
-    {"bootstrap-ports", NULL, NULL, NULL, CONF_STR, AT(bootstrap_ports), NULL, 0, 0, NULL, NULL},
+    {"bootstrap-ports", NULL, NULL, NULL, CONF_STR, AT(bootstrap_ports_text), NULL, 0, 0, NULL,
+     "a comma list, one port a worker: where decode workers wait for prompts that a prefill worker computes"},
+    {"zmq-kv-events-ports", NULL, NULL, NULL, CONF_STR, AT(engine_ports_text), NULL, 0, 0, NULL,
+     "a comma list, one port a worker (ranks count up): KV events on the wire of engines (vLLM), too"},
+    {"zmq-replay-ports", NULL, NULL, NULL, CONF_STR, AT(engine_replay_ports_text), NULL, 0, 0, NULL,
+     "likewise: where batches of theirs that were missed can be had again"},
+    {"openai-port", NULL, NULL, NULL, CONF_U64, AT(openai_port), "0", 0, 65535, NULL,
+     "stand for an engine without the Dynamo runtime: the OpenAI API on this port (workers count up), as vllm serve"},
     {NULL, NULL, "DYN_NAMESPACE", NULL, CONF_STR, AT(ns_env), "dynamo", 0, 0, NULL, "namespace"},
     {NULL, NULL, "DYN_FILE_KV", NULL, CONF_STR, AT(file_kv), NULL, 0, 0, NULL, "root of file discovery"},
+    ETCD_CONF_FIELDS(struct mocker_conf, etcd),
     {NULL, NULL, "NATS_SERVER", NULL, CONF_STR, AT(nats_server), "nats://localhost:4222", 0, 0, NULL, "NATS servers"},
+    {NULL, NULL, "DYN_NATS_STREAM_MAX_AGE", NULL, CONF_DURATION, AT(stream_max_age_ms), "3600", 0, 0, NULL,
+     "how long a stream that we make keeps events"},
     {NULL, NULL, "NATS_AUTH_USERNAME", NULL, CONF_STR, AT(nats_user), NULL, 0, 0, NULL, "user of NATS"},
     {NULL, NULL, "NATS_AUTH_PASSWORD", NULL, CONF_STR, AT(nats_password), NULL, 0, 0, NULL, "its password"},
     {NULL, NULL, "NATS_AUTH_TOKEN", NULL, CONF_STR, AT(nats_token), NULL, 0, 0, NULL, "token of NATS"},
     {NULL, NULL, "NATS_AUTH_CREDENTIALS_FILE", NULL, CONF_STR, AT(nats_credentials), NULL, 0, 0, NULL, "credentials file of NATS"},
     {NULL, NULL, "DYN_SYSTEM_PORT", NULL, CONF_STR, AT(system_port_text), "-1", 0, 0, NULL,
      "port of /health, /live, /metrics; -1 = none, 0 = a free one, at most 32767"},
+    {NULL, NULL, "DYN_SELF_HOST_METADATA", NULL, CONF_BOOL, AT(self_host_metadata), "false", 0, 0, NULL,
+     "serve the model's files there and name them so in the card, as 1.x does (0.9 frontends cannot read it)"},
     {NULL, NULL, "DYN_SYSTEM_HOST", NULL, CONF_STR, AT(system_host), "0.0.0.0", 0, 0, NULL, "its address"},
     {NULL, NULL, "DYN_TCP_RPC_HOST", NULL, CONF_STR, AT(tcp_host), NULL, 0, 0, NULL, "address of the request plane"},
     {NULL, NULL, "DYN_TCP_RPC_PORT", NULL, CONF_U64, AT(tcp_port), "0", 0, 65535, NULL, "its port"},
+    {NULL, NULL, "DYN_HTTP_RPC_HOST", NULL, CONF_STR, AT(http_rpc_host), NULL, 0, 0, NULL,
+     "address of the request plane over HTTP (default: that of TCP)"},
+    {NULL, NULL, "DYN_HTTP_RPC_PORT", NULL, CONF_U64, AT(http_rpc_port), "8888", 0, 65535, NULL, "its port; 0 = a free one"},
+    {NULL, NULL, "DYN_HTTP_RPC_ROOT_PATH", NULL, CONF_STR, AT(http_rpc_root), "/v1/rpc", 0, 0, NULL, "above its endpoints"},
     {NULL, NULL, "DYN_TCP_MAX_MESSAGE_SIZE", NULL, CONF_U64, AT(tcp_message_max), "33554432", 1024, 1073741824, NULL, "bytes of one request"},
     {NULL, NULL, "DYN_TCP_WORKER_POOL_SIZE", NULL, CONF_U64, AT(tcp_pool_size), "7500", 1, 1000000, NULL, "requests at once"},
     {NULL, NULL, "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT", NULL, CONF_DURATION, AT(grace_ms), "30", 0, 0, NULL, "for running streams at shutdown"},
@@ -96,6 +126,15 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "KUBECONFIG", NULL, CONF_STR, AT(kubeconfig), NULL, 0, 0, NULL, NULL},
     {NULL, NULL, "KUBERNETES_SERVICE_HOST", NULL, CONF_STR, AT(kube_host), NULL, 0, 0, NULL, NULL},
     {NULL, NULL, "KUBERNETES_SERVICE_PORT", NULL, CONF_STR, AT(kube_port), NULL, 0, 0, NULL, NULL},
+    {NULL, NULL, "HF_HOME", NULL, CONF_STR, AT(hf_home), NULL, 0, 0, NULL,
+     "models named as at the hub are looked for, and downloaded to, hub/ below it"},
+    {NULL, NULL, "HF_HUB_CACHE", NULL, CONF_STR, AT(hf_hub_cache), NULL, 0, 0, NULL,
+     "that folder itself (default: ~/.cache/huggingface/hub)"},
+    {NULL, NULL, "HF_ENDPOINT", NULL, CONF_STR, AT(hf_endpoint), NULL, 0, 0, NULL,
+     "base URL of the model hub, or its mirror; unset = nothing is downloaded"},
+    {NULL, NULL, "HF_TOKEN", NULL, CONF_STR, AT(hf_token), NULL, 0, 0, NULL, "token for it"},
+    {NULL, NULL, "HF_HUB_OFFLINE", NULL, CONF_BOOL, AT(hf_offline), "false", 0, 0, NULL,
+     "download nothing"},
     {NULL, NULL, "DYN_LOG", NULL, CONF_STR, AT(log_filter), NULL, 0, 0, NULL, "log filter"},
     {NULL, NULL, "DYN_LOGGING_JSONL", NULL, CONF_BOOL, AT(log_jsonl), "false", 0, 0, NULL, "log lines as JSON"},
 };
@@ -181,7 +220,9 @@ static bool is_name(struct str s, bool dots)
 /* The last two parts are component and endpoint; a namespace may hold dots. */
 static int parse_endpoint(struct mocker_conf *c, struct err *e)
 {
-    AUTO(mem_free) char *initial = xasprintf("%s.backend.generate", c->ns_env);
+    AUTO(mem_free)
+    char *initial =
+        xasprintf("%s.%s.generate", c->ns_env, c->role == MOCKER_PREFILL ? "prefill" : "backend");
     struct str all = str_from(c->endpoint_text ? c->endpoint_text : initial), s = all;
     struct str parts[2]; /* endpoint, component */
 
@@ -211,6 +252,10 @@ static int choose_discovery(struct mocker_conf *c, struct err *e)
 {
     struct str backend = str_from(c->discovery_backend);
 
+    if (c->openai_port) {
+        c->discovery = MOCKER_NOWHERE;
+        return 0;
+    }
     if (backend.len == 0 || str_is(backend, "kv_store"))
         backend = str_from(c->store_kv);
     if (str_is(backend, "kubernetes")) {
@@ -224,10 +269,10 @@ static int choose_discovery(struct mocker_conf *c, struct err *e)
                            (unsigned long long)c->n_workers);
         return 0;
     }
-    c->discovery = MOCKER_FILE;
-    if (backend.len == 0 || str_is(backend, "file"))
+    c->discovery = str_is(backend, "file") ? MOCKER_FILE : MOCKER_ETCD;
+    if (c->discovery == MOCKER_FILE || str_is(backend, "etcd"))
         return 0;
-    return err_set(e, -ENOTSUP, "discovery '%.*s' is not supported: use file or kubernetes",
+    return err_set(e, -ENOTSUP, "discovery '%.*s' is not supported: use kubernetes, etcd or file",
                    STR_ARG(backend));
 }
 
@@ -246,27 +291,83 @@ static int choose_planes(struct mocker_conf *c, struct err *e)
 {
     struct str events = str_from(c->event_plane);
 
-    if (!str_is(str_from(c->request_plane), "tcp"))
-        return err_set(e, -ENOTSUP, "request plane '%s' is not supported: use tcp",
-                       c->request_plane);
-    if (!str_is(events, "nats") && !str_is(events, "none"))
-        return err_set(e, -ENOTSUP, "event plane '%s' is not supported: use nats or none",
+    if (c->request_plane == PLANE_HTTP && c->n_workers > 1)
+        return err_set(e, -EINVAL,
+                       "request plane http: its URLs name no instance, so --num-workers must be 1");
+    c->events_on_zmq = str_is(events, "zmq");
+    if (!c->events_on_zmq && !str_is(events, "nats") && !str_is(events, "none"))
+        return err_set(e, -ENOTSUP, "event plane '%s' is not supported: use nats, zmq or none",
                        c->event_plane);
-    c->has_events = c->kv_events && c->prefix_caching && str_is(events, "nats");
+    c->has_events = c->kv_events && c->prefix_caching && !c->openai_port && !str_is(events, "none");
     return 0;
 }
 
 static int refuse_unsupported(const struct mocker_conf *c, struct err *e)
 {
-    if (c->is_prefill || c->is_decode || c->bootstrap_ports)
-        return err_set(e, -ENOTSUP,
-                       "disaggregated serving (--is-prefill-worker, "
-                       "--is-decode-worker, --bootstrap-ports) is not supported");
     if (c->profile_data)
         return err_set(e, -ENOTSUP, "--planner-profile-data is not supported");
+    if (c->publish_as == MOCKER_TO_ENDPOINT && !c->local_indexer)
+        return err_set(e, -ENOTSUP,
+                       "--publish-as endpoint: routers of 1.x do not read JetStream, so it is not "
+                       "without the local indexer");
     if (!c->model_path)
         return err_set(e, -EINVAL, "--model-path is needed");
+    if (c->openai_port && c->role != MOCKER_AGGREGATED)
+        return err_set(e, -ENOTSUP, "--openai-port is for workers that do everything");
+    if (c->openai_port && c->openai_port + c->n_workers - 1 > UINT16_MAX)
+        return err_set(e, -EINVAL, "--openai-port: no ports are left for %llu workers",
+                       (unsigned long long)c->n_workers);
     return 0;
+}
+
+static int choose_role(struct mocker_conf *c, struct err *e)
+{
+    if (c->is_prefill + c->is_decode + (c->role != MOCKER_AGGREGATED) > 1)
+        return err_set(e, -EINVAL,
+                       "one of --is-prefill-worker, --is-decode-worker and --disaggregation-mode");
+    if (c->is_prefill)
+        c->role = MOCKER_PREFILL;
+    if (c->is_decode)
+        c->role = MOCKER_DECODE;
+    return 0;
+}
+
+/* A comma list, one port for each worker; none at all is right, too. */
+static int parse_ports(const struct mocker_conf *c, const char *flag, const char *text,
+                       uint16_t ret_ports[MOCKER_WORKERS_MAX], size_t *ret_n, struct err *e)
+{
+    struct str rest = str_from(text), one;
+    size_t n = 0;
+    uint64_t port;
+
+    for (bool more = rest.len > 0; more; n++) {
+        more = str_cut(&rest, ',', &one);
+        if (!str_parse_u64(str_trim(one), &port) || port > UINT16_MAX)
+            return err_set(e, -EINVAL, "%s: '%.*s' is not a port", flag, STR_ARG(one));
+        if (n < c->n_workers)
+            ret_ports[n] = (uint16_t)port;
+    }
+    if (n && n != c->n_workers)
+        return err_set(e, -EINVAL, "%s: %zu ports for %llu workers", flag, n,
+                       (unsigned long long)c->n_workers);
+    *ret_n = n;
+    return 0;
+}
+
+static int parse_all_ports(struct mocker_conf *c, struct err *e)
+{
+    int r = parse_ports(c, "--bootstrap-ports", c->bootstrap_ports_text, c->bootstrap_ports,
+                        &c->n_bootstrap_ports, e);
+
+    if (r == 0)
+        r = parse_ports(c, "--zmq-kv-events-ports", c->engine_ports_text, c->engine_ports,
+                        &c->n_engine_ports, e);
+    if (r == 0)
+        r = parse_ports(c, "--zmq-replay-ports", c->engine_replay_ports_text,
+                        c->engine_replay_ports, &c->n_engine_replay_ports, e);
+    if (r == 0 && c->n_engine_replay_ports && !c->n_engine_ports)
+        return err_set(e, -EINVAL, "--zmq-replay-ports needs --zmq-kv-events-ports");
+    return r;
 }
 
 int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
@@ -278,10 +379,15 @@ int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
     r = conf_load(&MOCKER_SPEC, ret, argc, argv, env, e);
     if (r != 0)
         return r;
+    ret->hub_cache = model_hub_cache(env);
     if (ret->extra_engine_args)
         r = load_extra(ret, e);
     if (r == 0)
+        r = choose_role(ret, e);
+    if (r == 0)
         r = refuse_unsupported(ret, e);
+    if (r == 0)
+        r = parse_all_ports(ret, e);
     if (r == 0)
         r = parse_endpoint(ret, e);
     if (r == 0)
@@ -299,5 +405,6 @@ void mocker_conf_done(struct mocker_conf *c)
     free(c->ns);
     free(c->component);
     free(c->endpoint);
-    c->ns = c->component = c->endpoint = NULL;
+    free(c->hub_cache);
+    c->ns = c->component = c->endpoint = c->hub_cache = NULL;
 }

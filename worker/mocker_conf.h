@@ -12,22 +12,35 @@
 #include <stdint.h>
 
 #include "lib/base/conf.h"
+#include "router/discovery/etcd_client.h"
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
 
-enum mocker_discovery { MOCKER_FILE, MOCKER_KUBERNETES };
+enum mocker_discovery { MOCKER_FILE, MOCKER_KUBERNETES, MOCKER_ETCD, MOCKER_NOWHERE };
+enum mocker_publish_as { MOCKER_TO_COMPONENT, MOCKER_TO_ENDPOINT };
+enum mocker_role { MOCKER_AGGREGATED, MOCKER_PREFILL, MOCKER_DECODE };
+enum { MOCKER_WORKERS_MAX = 256 };
 
 struct mocker_conf {
     /* As given; strings are owned. */
     char *model_path, *model_name, *endpoint_text, *extra_engine_args;
+    char *hf_home, *hf_hub_cache, *hf_endpoint, *hf_token;
+    bool hf_offline, self_host_metadata;
     uint64_t n_blocks, block_size, max_num_seqs, max_num_batched_tokens, dp_size, n_workers;
     uint64_t startup_ms, context_length, migration_limit, seed, waiting_max;
     bool prefix_caching, chunked_prefill, local_indexer, kv_events;
     double watermark, speedup_ratio, eos_probability;
     int decode_timing; /* enum decode_timing */
+    int publish_as;    /* enum mocker_publish_as */
     char *tool_call_parser, *reasoning_parser;
-    char *store_kv, *discovery_backend, *request_plane, *event_plane;
+    char *store_kv, *discovery_backend, *event_plane, *zmq_brokers;
+    bool zmq_find_brokers;
+    int request_plane; /* enum plane_kind */
+    char *http_rpc_host, *http_rpc_root;
+    uint64_t http_rpc_port;
+    uint64_t stream_max_age_ms;
     char *ns_env, *file_kv, *nats_server;
+    struct etcd_conf etcd;
     char *nats_user, *nats_password, *nats_token, *nats_credentials;
     char *system_port_text, *system_host, *tcp_host;
     uint64_t tcp_port, tcp_message_max, tcp_pool_size, grace_ms;
@@ -35,14 +48,21 @@ struct mocker_conf {
     char *kubeconfig, *kube_host, *kube_port;
     char *log_filter;
     bool log_jsonl;
-    /* Asked for, but not ours: refused. */
+    int role; /* enum mocker_role, of either generation's flags */
     bool is_prefill, is_decode;
-    char *profile_data, *bootstrap_ports;
+    char *bootstrap_ports_text, *engine_ports_text, *engine_replay_ports_text;
+    char *profile_data; /* asked for, but not ours: refused */
     /* Derived. */
     char *ns, *component, *endpoint;
+    char *hub_cache; /* NULL = none */
     enum mocker_discovery discovery;
-    bool has_events; /* over NATS */
-    int system_port; /* -1 = none */
+    bool has_events, events_on_zmq;
+    uint64_t openai_port; /* not 0: a plain OpenAI server, without the Dynamo runtime */
+    int system_port;      /* -1 = none */
+    uint16_t bootstrap_ports[MOCKER_WORKERS_MAX]; /* of each worker; 0 = a free one */
+    size_t n_bootstrap_ports;
+    uint16_t engine_ports[MOCKER_WORKERS_MAX], engine_replay_ports[MOCKER_WORKERS_MAX];
+    size_t n_engine_ports, n_engine_replay_ports; /* 0 = no engine events */
 };
 
 extern const struct conf_spec MOCKER_SPEC;

@@ -45,7 +45,8 @@ static void defaults_are_those_of_the_reference(void **state)
     assert_string_equal(c.ns, "dynamo");
     assert_string_equal(c.component, "backend");
     assert_string_equal(c.endpoint, "generate");
-    assert_int_equal(c.discovery, MOCKER_FILE);
+    assert_int_equal(c.discovery, MOCKER_ETCD); /* as the reference */
+    assert_string_equal(c.etcd.endpoints, "http://localhost:2379");
     assert_int_equal(c.system_port, -1);
     assert_int_equal(c.grace_ms, 30000);
     assert_string_equal(c.nats_server, "nats://localhost:4222");
@@ -92,16 +93,22 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
     } cases[] = {
         {"--endpoint", "dyn://b.generate", NULL, NULL, "endpoint"},
         {"--endpoint", "dyn://A.b.c", NULL, NULL, "endpoint"},
-        {"--is-prefill-worker", NULL, NULL, NULL, "not supported"},
-        {"--is-decode-worker", NULL, NULL, NULL, "not supported"},
+        {"--disaggregation-mode", "both", NULL, NULL, "disaggregation-mode"},
+        {"--bootstrap-ports", "1,2", NULL, NULL, "2 ports for 1 worker"},
+        {"--bootstrap-ports", "65536", NULL, NULL, "65536"},
+        {"--bootstrap-ports", ",", NULL, NULL, "not a port"},
         {"--planner-profile-data", "x.npz", NULL, NULL, "planner-profile-data"},
-        {"--store-kv", "etcd", NULL, NULL, "etcd"},
-        {"--request-plane", "nats", NULL, NULL, "request plane"},
+        {"--zmq-kv-events-ports", "5557,5558", NULL, NULL, "2 ports for 1 workers"},
+        {"--zmq-replay-ports", "5557", NULL, NULL, "zmq-kv-events-ports"},
+        {"--publish-as", "stream", NULL, NULL, "publish-as"},
+        {"--publish-as", "endpoint", "DYN_LOCAL_INDEXER", "false", "local indexer"},
+        {"--store-kv", "mem", NULL, NULL, "mem"},
+        {"--request-plane", "pigeon", NULL, NULL, "request-plane"},
         {"--watermark", "1.5", NULL, NULL, "watermark"},
         {"--block-size", "0", NULL, NULL, "block-size"},
         {"--extra-engine-args", "/nonexistent.json", NULL, NULL, "nonexistent"},
         {NULL, NULL, "DYN_SYSTEM_PORT", "32768", "DYN_SYSTEM_PORT"},
-        {NULL, NULL, "DYN_EVENT_PLANE", "zmq", "event plane"},
+        {NULL, NULL, "DYN_EVENT_PLANE", "pigeon", "event plane"},
         {NULL, NULL, "DYN_DISCOVERY_BACKEND", "kubernetes", "POD_NAME"},
     };
 
@@ -139,6 +146,31 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
         assert_int_equal(load(&c, &e, ARGS(MODEL, A("--num-workers"), A("2"))), -EINVAL);
         assert_non_null(strstr(e.text, "--num-workers"));
     }
+}
+
+static void prefill_and_decode_workers_are_told_in_either_generations_words(void **state)
+{
+    AUTO(mocker_conf_done) struct mocker_conf prefill, decode, older, torn;
+    struct err e;
+
+    (void)state;
+    vars = NULL;
+    EXPECT_OK(load(&prefill, &e,
+                   ARGS(MODEL, A("--disaggregation-mode"), A("prefill"), A("--num-workers"), A("2"),
+                        A("--bootstrap-ports"), A("18501, 0"))),
+              &e);
+    assert_int_equal(prefill.role, MOCKER_PREFILL);
+    assert_string_equal(prefill.component, "prefill");
+    assert_int_equal(prefill.n_bootstrap_ports, 2);
+    assert_int_equal(prefill.bootstrap_ports[0], 18501);
+    assert_int_equal(prefill.bootstrap_ports[1], 0);
+    EXPECT_OK(load(&decode, &e, ARGS(MODEL, A("--disaggregation-mode"), A("decode"))), &e);
+    assert_int_equal(decode.role, MOCKER_DECODE);
+    assert_string_equal(decode.component, "backend");
+    EXPECT_OK(load(&older, &e, ARGS(MODEL, A("--is-prefill-worker"))), &e);
+    assert_int_equal(older.role, MOCKER_PREFILL);
+    assert_int_equal(
+        load(&torn, &e, ARGS(MODEL, A("--is-prefill-worker"), A("--is-decode-worker"))), -EINVAL);
 }
 
 static char *temp_file(const char *text)
@@ -197,5 +229,6 @@ int main(void)
     return TEST_RUN(T(defaults_are_those_of_the_reference), T(a_pod_of_the_operator_is_understood),
                     T(an_endpoint_names_namespace_component_and_endpoint),
                     T(what_is_wrong_or_not_ours_is_refused_by_name),
+                    T(prefill_and_decode_workers_are_told_in_either_generations_words),
                     T(engine_args_come_from_a_file_too));
 }

@@ -31,7 +31,7 @@ static const char *fake_env(const char *name)
     static const char *const vars[][2] = {
         {"DYN_FILE_KV", root},       {"DYN_TCP_RPC_HOST", "127.0.0.1"},
         {"DYN_SYSTEM_PORT", "0"},    {"DYN_SYSTEM_HOST", "127.0.0.1"},
-        {"DYN_EVENT_PLANE", "none"},
+        {"DYN_EVENT_PLANE", "none"}, {"DYN_STORE_KV", "file"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(vars); i++)

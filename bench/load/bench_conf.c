@@ -58,6 +58,17 @@ static const struct conf_field TRACE_FIELDS[] = {
     {"token-ids", NULL, NULL, NULL, CONF_STR, AT(token_text), "256-1999", 0, 0, NULL,
      "range of ids that prompts are made of"},
 };
+static const struct conf_field DECISION_FIELDS[] = {
+    {"replay", NULL, NULL, NULL, CONF_STR, AT(replay), NULL, 0, 0, NULL,
+     "file of decisions, as GET /decisions or --record-decisions gives them; - = standard input"},
+    {"policy", NULL, NULL, NULL, CONF_STR, AT(policy), NULL, 0, 0, NULL,
+     "ask this policy instead of the recorded one"},
+    {"overlap-score-weight", NULL, NULL, NULL, CONF_F64, AT(overlap_weight), NULL, 0, 0, NULL,
+     "instead of the recorded one"},
+    {"temperature", NULL, NULL, NULL, CONF_F64, AT(temperature), NULL, 0, 0, NULL,
+     "instead of the recorded one"},
+    {"json", NULL, NULL, NULL, CONF_STR, AT(json), NULL, 0, 0, NULL, "file for the result as JSON"},
+};
 /* clang-format on */
 
 static const struct conf_spec LOAD_SPEC = {
@@ -74,12 +85,20 @@ static const struct conf_spec TRACE_SPEC = {
     ARRAY_LEN(TRACE_FIELDS),
     false,
 };
+static const struct conf_spec DECISION_SPEC = {
+    "dynamo-bench decisions",
+    "Replays recorded routing decisions, under their own policy and another.",
+    DECISION_FIELDS,
+    ARRAY_LEN(DECISION_FIELDS),
+    false,
+};
 static const char USAGE[] =
     "Usage: dynamo-bench load [OPTION]...       multi-turn load\n"
     "       dynamo-bench trace --file FILE      fixed schedule of a trace\n"
     "       dynamo-bench compare A.json B.json  table of two or more results\n"
+    "       dynamo-bench decisions --replay F   recorded routing decisions, asked again\n"
     "\n"
-    "`dynamo-bench load --help` and `trace --help` list the options.\n";
+    "`dynamo-bench load --help`, `trace --help` and `decisions --help` list the options.\n";
 
 /* "3" or "3-5". */
 static int parse_range(const char *flag, const char *text, uint64_t *ret_min, uint64_t *ret_max,
@@ -120,12 +139,17 @@ static int check_trace(struct bench_conf *c, struct err *e)
 
 static const struct conf_spec *spec_of(const struct bench_conf *c)
 {
-    return c->command == BENCH_LOAD ? &LOAD_SPEC : c->command == BENCH_TRACE ? &TRACE_SPEC : NULL;
+    static const struct conf_spec *const specs[] = {[BENCH_LOAD] = &LOAD_SPEC,
+                                                    [BENCH_TRACE] = &TRACE_SPEC,
+                                                    [BENCH_DECISIONS] = &DECISION_SPEC,
+                                                    [BENCH_HELP] = NULL};
+
+    return specs[c->command];
 }
 
 static int choose_command(struct bench_conf *c, int argc, char *const *argv, struct err *e)
 {
-    static const char *const names[] = {"load", "trace", "compare"};
+    static const char *const names[] = {"load", "trace", "compare", "decisions"};
 
     c->command = BENCH_HELP;
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -138,7 +162,7 @@ static int choose_command(struct bench_conf *c, int argc, char *const *argv, str
             return 0;
         }
     }
-    return err_set(e, -EINVAL, "'%s' is none of load, trace, compare", argv[1]);
+    return err_set(e, -EINVAL, "'%s' is none of load, trace, compare, decisions", argv[1]);
 }
 
 int bench_conf_load(struct bench_conf *ret, int argc, char *const *argv,
@@ -158,6 +182,8 @@ int bench_conf_load(struct bench_conf *ret, int argc, char *const *argv,
     r = conf_load(spec_of(ret), ret, argc - 1, argv + 1, env, e);
     if (r != 0)
         return r;
+    if (ret->command == BENCH_DECISIONS)
+        return ret->replay ? 0 : err_set(e, -EINVAL, "--replay is needed");
     if (!ret->model)
         return err_set(e, -EINVAL, "--model is needed");
     return ret->command == BENCH_LOAD ? check_load(ret, e) : check_trace(ret, e);

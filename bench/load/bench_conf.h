@@ -12,7 +12,7 @@
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
 
-enum bench_command { BENCH_LOAD, BENCH_TRACE, BENCH_COMPARE, BENCH_HELP };
+enum bench_command { BENCH_LOAD, BENCH_TRACE, BENCH_COMPARE, BENCH_DECISIONS, BENCH_HELP };
 
 struct bench_conf {
     enum bench_command command;
@@ -31,6 +31,9 @@ struct bench_conf {
     double speed;
     uint64_t requests_max, in_flight_max, input_max;
     uint64_t token_first, token_last;
+    /* decisions */
+    char *replay, *policy;
+    double overlap_weight, temperature; /* NAN = as recorded */
     /* compare: borrowed from argv */
     char *const *runs;
     int n_runs;

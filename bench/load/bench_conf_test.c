@@ -56,6 +56,8 @@ static void what_is_missing_or_wrong_is_named(void **state)
             fail_msg("'%s' does not speak of %s", e.text, says);                                   \
     } while (0)
     REFUSED("fly", A("fly"));
+    REFUSED("--replay", A("decisions"));
+    REFUSED("--temperature", A("decisions"), A("--replay"), A("-"), A("--temperature=warm"));
     REFUSED("--model", A("load"), A("--duration"), A("1"));
     REFUSED("--duration", A("load"), A("--model"), A("m"));
     REFUSED("turns", A("load"), A("--model"), A("m"), A("--duration"), A("1"), A("--turns"),

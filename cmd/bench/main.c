@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dynamo-bench: load, trace replay and comparison of results.
+ * dynamo-bench: load, trace replay, comparison of results, and replay of routing decisions.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/decisions/decision_file.h"
 #include "bench/load/bench_conf.h"
 #include "bench/load/bench_run.h"
 #include "lib/net/loop.h"
@@ -43,6 +45,34 @@ static int run(const struct bench_conf *conf, struct err *e)
     return bench_run_report(bench, e);
 }
 
+static int decisions(const struct bench_conf *conf, struct err *e)
+{
+    struct decision_question question = {.overlap_weight = conf->overlap_weight,
+                                         .temperature = conf->temperature};
+
+    if (conf->policy) {
+        question.policy = policy_find(str_from(conf->policy));
+        if (!question.policy)
+            return err_set(e, -EINVAL, "--policy: no policy is called '%s'", conf->policy);
+    }
+    return decision_replay_run(conf->replay, &question, conf->json, stdout, e);
+}
+
+static int run_command(const struct bench_conf *conf, struct err *e)
+{
+    switch (conf->command) {
+    case BENCH_COMPARE:
+        return bench_compare(conf->runs, conf->n_runs, e);
+    case BENCH_DECISIONS:
+        return decisions(conf, e);
+    case BENCH_LOAD:
+    case BENCH_TRACE:
+    case BENCH_HELP:
+        break;
+    }
+    return run(conf, e);
+}
+
 int main(int argc, char **argv)
 {
     AUTO(bench_conf_done) struct bench_conf conf;
@@ -58,8 +88,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (r == 0)
-        r = conf.command == BENCH_COMPARE ? bench_compare(conf.runs, conf.n_runs, &e)
-                                          : run(&conf, &e);
+        r = run_command(&conf, &e);
     if (r < 0)
         (void)fprintf(stderr, "dynamo-bench: %s\n", e.text);
     return r < 0 ? 1 : interrupted ? EXIT_INTERRUPTED : 0;

@@ -6,6 +6,7 @@
 #include "lib/base/err.h"
 #include "lib/base/log.h"
 #include "lib/net/loop.h"
+#include "lib/net/tcp.h"
 #include "router/frontend/frontend.h"
 #include "router/frontend/frontend_conf.h"
 
@@ -39,15 +40,19 @@ static int serve(const struct frontend_conf *conf, const struct frontend_args *a
     AUTO(loop_free) struct loop *loop = NULL;
     AUTO(frontend_free) struct frontend *frontend = NULL;
     struct process p;
-    int r = loop_new(&loop, e);
+    int r;
 
-    if (r == 0)
-        r = frontend_start(&frontend, loop, conf, args, e);
-    p = (struct process){loop, frontend};
+    tcp_raise_limit();
+    r = loop_new(&loop, e);
+    p = (struct process){.loop = loop};
+    /* First: who finds us may end us at once, and that shall be a clean end. */
     if (r == 0)
         r = loop_on_signal(loop, SIGTERM, on_terminate, &p, e);
     if (r == 0)
         r = loop_on_signal(loop, SIGINT, on_terminate, &p, e);
+    if (r == 0)
+        r = frontend_start(&frontend, loop, conf, args, e);
+    p.frontend = frontend;
     if (r < 0)
         return r;
     loop_run(loop);
@@ -60,7 +65,7 @@ int main(int argc, char **argv)
     struct frontend_conf conf = {0};
     struct frontend_args args = {argc, argv, env};
     struct err e;
-    int r = conf_load(&FRONTEND_CONF_SPEC, &conf, argc, argv, env, &e);
+    int r = frontend_conf_load(&conf, argc, argv, env, &e);
 
     if (r == CONF_HELP) {
         conf_print_help(&FRONTEND_CONF_SPEC, stdout);

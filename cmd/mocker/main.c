@@ -8,6 +8,7 @@
 
 #include "lib/base/log.h"
 #include "lib/net/loop.h"
+#include "lib/net/tcp.h"
 #include "worker/mocker.h"
 #include "worker/mocker_conf.h"
 
@@ -42,16 +43,18 @@ static int run(const struct mocker_conf *conf, struct err *e)
     struct process p;
     int r = log_setup(conf->log_filter, conf->log_jsonl, e);
 
+    tcp_raise_limit();
     if (r == 0)
         r = loop_new(&loop, e);
+    p = (struct process){.loop = loop};
+    /* First: who finds our records may end us at once, and then they shall go. */
     if (r == 0)
-        r = mocker_start(&mocker, loop, conf, e);
-    if (r < 0)
-        return r;
-    p = (struct process){loop, mocker};
-    r = loop_on_signal(loop, SIGTERM, on_signal, &p, e);
+        r = loop_on_signal(loop, SIGTERM, on_signal, &p, e);
     if (r == 0)
         r = loop_on_signal(loop, SIGINT, on_signal, &p, e);
+    if (r == 0)
+        r = mocker_start(&mocker, loop, conf, e);
+    p.mocker = mocker;
     if (r == 0)
         loop_run(loop);
     return r;

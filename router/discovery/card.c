@@ -40,8 +40,12 @@ struct model_card *model_card_unref(struct model_card *c)
     file_done(&c->chat_template);
     file_done(&c->gen_config);
     free(c->tool_call_parser);
+    for (size_t i = 0; i < c->n_taints; i++)
+        free(c->taints[i]);
+    free(c->taints);
     free(c->reasoning_parser);
     free(c->bootstrap_host);
+    free(c->lora_name);
     free(c);
     return NULL;
 }
@@ -76,6 +80,29 @@ void model_card_sum(struct model_card *c, struct str prompt_context, uint32_t co
     digest_blake3_hex(buf_str(&text), c->mdc_sum);
 }
 
+const struct card_file *model_card_file(const struct model_card *c, size_t i)
+{
+    const struct card_file *const all[CARD_FILES] = {
+        &c->model_info, &c->tokenizer, &c->prompt_formatter, &c->chat_template, &c->gen_config};
+
+    return all[i];
+}
+
+static bool same_file(const struct card_file *a, const struct card_file *b)
+{
+    return str_eq(str_from(a->checksum), str_from(b->checksum));
+}
+
+bool model_card_fits(const struct model_card *a, const struct model_card *b)
+{
+    return a->kv_cache_block_size == b->kv_cache_block_size && a->eagle == b->eagle &&
+           same_file(&a->model_info, &b->model_info) && same_file(&a->tokenizer, &b->tokenizer) &&
+           same_file(&a->prompt_formatter, &b->prompt_formatter) &&
+           same_file(&a->chat_template, &b->chat_template) &&
+           same_file(&a->gen_config, &b->gen_config) &&
+           str_eq(str_from(a->lora_name), str_from(b->lora_name));
+}
+
 /* --- reading ---------------------------------------------------------------------------------- */
 
 enum {
@@ -87,6 +114,8 @@ enum {
     HAS_INPUT = 32,
     HAS_ALL = 63,
 };
+
+enum { TAINTS_MAX = 64 };
 
 struct reading {
     struct json_pull p;
@@ -126,7 +155,27 @@ static void u32_read(struct reading *rd, uint32_t *ret)
         *ret = (uint32_t)v;
 }
 
-/* {"path":p,"checksum":c} */
+static void size_read(struct reading *rd, uint64_t *ret)
+{
+    if (!json_pull_null(&rd->p))
+        (void)json_pull_u64(&rd->p, ret);
+}
+
+/* {"name":n,…} or null */
+static void lora_read(struct reading *rd)
+{
+    struct str key;
+
+    if (json_pull_null(&rd->p) || !json_pull_object(&rd->p))
+        return;
+    while (json_pull_key(&rd->p, &key))
+        if (str_is(key, "name"))
+            text_read(rd, &rd->c->lora_name);
+        else
+            skip_pull(&rd->p);
+}
+
+/* {"path":p,"checksum":c,"size":n} */
 static void file_read(struct reading *rd, struct card_file *f)
 {
     struct str key;
@@ -138,6 +187,8 @@ static void file_read(struct reading *rd, struct card_file *f)
             text_read(rd, &f->path);
         else if (str_is(key, "checksum"))
             text_read(rd, &f->checksum);
+        else if (str_is(key, "size"))
+            size_read(rd, &f->size);
         else
             skip_pull(&rd->p);
     }
@@ -261,9 +312,30 @@ static void bootstrap_read(struct reading *rd)
     rd->c->bootstrap_port = (uint16_t)port;
 }
 
+/* A list of names; what is no name, and what is beyond the bound, is left out. */
+static void taints_read(struct reading *rd)
+{
+    struct model_card *c = rd->c;
+
+    if (json_pull_null(&rd->p) || !json_pull_array(&rd->p))
+        return;
+    while (json_pull_element(&rd->p)) {
+        char *name = NULL;
+
+        text_read(rd, &name);
+        if (!name || c->n_taints == TAINTS_MAX) {
+            free(name);
+            continue;
+        }
+        if (!c->taints)
+            c->taints = xcalloc(TAINTS_MAX, sizeof(*c->taints));
+        c->taints[c->n_taints++] = name;
+    }
+}
+
 struct runtime_numbers {
     struct opt_u64 blocks, seqs, batched, dp_start, dp_size, context;
-    struct opt_bool local_indexer;
+    struct opt_bool local_indexer, eagle;
 };
 
 static const struct field runtime_fields[] = {
@@ -274,6 +346,7 @@ static const struct field runtime_fields[] = {
     {"data_parallel_size", FIELD_U32, offsetof(struct runtime_numbers, dp_size)},
     {"context_length", FIELD_U32, offsetof(struct runtime_numbers, context)},
     {"enable_local_indexer", FIELD_BOOL, offsetof(struct runtime_numbers, local_indexer)},
+    {"enable_eagle", FIELD_BOOL, offsetof(struct runtime_numbers, eagle)},
 };
 
 static void runtime_read(struct reading *rd)
@@ -289,6 +362,8 @@ static void runtime_read(struct reading *rd)
             text_read(rd, &c->tool_call_parser);
         else if (str_is(key, "reasoning_parser"))
             text_read(rd, &c->reasoning_parser);
+        else if (str_is(key, "taints"))
+            taints_read(rd);
         else if (str_is(key, "disaggregated_endpoint"))
             bootstrap_read(rd);
         else if (!fields_pull(&rd->p, key, runtime_fields, ARRAY_LEN(runtime_fields), &n))
@@ -300,6 +375,7 @@ static void runtime_read(struct reading *rd)
     c->dp_start = (uint32_t)n.dp_start.v;
     c->dp_size = n.dp_size.v ? (uint32_t)n.dp_size.v : 1;
     c->has_local_indexer = n.local_indexer.set;
+    c->eagle = n.eagle.v;
     c->local_indexer = n.local_indexer.v;
     rd->runtime_context = n.context;
 }
@@ -310,6 +386,7 @@ static void worker_type_read(struct reading *rd)
 
     text_read(rd, &word);
     rd->c->is_prefill |= word && strcmp(word, "prefill") == 0;
+    rd->c->is_decode = word && strcmp(word, "decode") == 0;
 }
 
 static const struct field top_fields[] = {
@@ -361,6 +438,8 @@ static void member_read(struct reading *rd, struct str key)
         prompt_context_read(rd);
     } else if (str_is(key, "runtime_config")) {
         runtime_read(rd);
+    } else if (str_is(key, "lora")) {
+        lora_read(rd);
     } else if (str_is(key, "worker_type")) {
         worker_type_read(rd);
     } else if (!file_member_read(rd, key) &&
@@ -439,6 +518,15 @@ int model_card_parse(struct model_card **ret, struct str json, struct err *e)
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
+/* What 1.x verifies; 0.9.0 does not look at it. */
+static void size_put(struct json_put *j, const struct card_file *f)
+{
+    if (!f->size)
+        return;
+    json_put_key(j, "size");
+    json_put_u64(j, f->size);
+}
+
 static void file_put(struct json_put *j, const char *key, const char *tag,
                      const struct card_file *f, bool always)
 {
@@ -456,8 +544,15 @@ static void file_put(struct json_put *j, const char *key, const char *tag,
     json_put_cstr(j, f->path);
     json_put_key(j, "checksum");
     json_put_cstr(j, f->checksum);
+    size_put(j, f);
     json_put_object_end(j);
     json_put_object_end(j);
+}
+
+static const char *tokenizer_tag(const struct card_file *f)
+{
+    return !f->path || str_ends(str_from(f->path), STR(".json")) ? "hf_tokenizer_json"
+                                                                 : "tik_token_model";
 }
 
 static void template_put(struct json_put *j, const struct model_card *c)
@@ -476,6 +571,7 @@ static void template_put(struct json_put *j, const struct model_card *c)
     json_put_cstr(j, c->chat_template.path);
     json_put_key(j, "checksum");
     json_put_cstr(j, c->chat_template.checksum);
+    size_put(j, &c->chat_template);
     json_put_object_end(j);
     json_put_object_end(j);
     json_put_object_end(j);
@@ -516,6 +612,13 @@ static void runtime_put(struct json_put *j, const struct model_card *c)
     number_put(j, "data_parallel_size", c->dp_size);
     json_put_key(j, "enable_local_indexer");
     json_put_bool(j, c->local_indexer);
+    if (c->n_taints) {
+        json_put_key(j, "taints");
+        json_put_array(j);
+        for (size_t i = 0; i < c->n_taints; i++)
+            json_put_cstr(j, c->taints[i]);
+        json_put_array_end(j);
+    }
     if (c->bootstrap_host) {
         json_put_key(j, "disaggregated_endpoint");
         json_put_object(j);
@@ -537,6 +640,32 @@ static void type_put(struct json_put *j, unsigned flags)
     json_put_str(j, buf_str(&text));
 }
 
+/* For 1.x: which workers it takes to serve the model (wire.md §15.6). */
+static void role_put(struct json_put *j, const struct model_card *c)
+{
+    const char *needed = c->is_prefill ? "decode" : c->is_decode ? "prefill" : NULL;
+
+    text_put(j, "worker_type", c->is_prefill ? "prefill" : c->is_decode ? "decode" : "aggregated");
+    json_put_key(j, "needs");
+    json_put_array(j);
+    if (needed) {
+        json_put_array(j);
+        json_put_cstr(j, needed);
+        json_put_array_end(j);
+    }
+    json_put_array_end(j);
+}
+
+static void lora_put(struct json_put *j, const struct model_card *c)
+{
+    if (!c->lora_name)
+        return;
+    json_put_key(j, "lora");
+    json_put_object(j);
+    text_put(j, "name", c->lora_name);
+    json_put_object_end(j);
+}
+
 void model_card_put(struct buf *out, const struct model_card *c)
 {
     static const char *const inputs[] = {[MODEL_INPUT_TEXT] = "Text",
@@ -550,7 +679,7 @@ void model_card_put(struct buf *out, const struct model_card *c)
     if (c->source_path)
         text_put(&j, "source_path", c->source_path);
     file_put(&j, "model_info", "hf_config_json", &c->model_info, true);
-    file_put(&j, "tokenizer", "hf_tokenizer_json", &c->tokenizer, true);
+    file_put(&j, "tokenizer", tokenizer_tag(&c->tokenizer), &c->tokenizer, true);
     file_put(&j, "prompt_formatter", "hf_tokenizer_config_json", &c->prompt_formatter, false);
     template_put(&j, c);
     file_put(&j, "gen_config", "hf_generation_config_json", &c->gen_config, false);
@@ -559,10 +688,8 @@ void model_card_put(struct buf *out, const struct model_card *c)
     number_put(&j, "migration_limit", c->migration_limit);
     type_put(&j, c->flags);
     text_put(&j, "model_input", inputs[c->input]);
-    text_put(&j, "worker_type", c->is_prefill ? "prefill" : "aggregated"); /* for 1.x */
-    json_put_key(&j, "needs");
-    json_put_array(&j);
-    json_put_array_end(&j);
+    role_put(&j, c);
+    lora_put(&j, c);
     runtime_put(&j, c);
     text_put(&j, "media_decoder", NULL);
     text_put(&j, "media_fetcher", NULL);

@@ -3,6 +3,7 @@
  * Cards and the files they name: making a card of a directory, finding a card's files.
  */
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,9 +11,13 @@
 #include "lib/base/digest.h"
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
+#include "lib/base/log.h"
 #include "lib/net/file.h"
 #include "router/discovery/card_inner.h"
+#include "router/discovery/model_cache.h"
 #include "router/discovery/records.h"
+
+static const struct log_target LG = {"commutator::model_files"};
 
 enum { MODEL_FILE_BYTES_MAX = 512 << 20 };
 
@@ -35,6 +40,7 @@ static int file_add(struct card_file *f, const char *dir, const char *name, stru
     digest_blake3_hex(buf_str(&text), hex);
     f->path = TAKE(path);
     f->checksum = xasprintf("blake3:%s", hex);
+    f->size = text.len;
     if (ret_text)
         buf_put_str(ret_text, buf_str(&text));
     return 0;
@@ -52,6 +58,29 @@ static uint32_t number_of(struct str json, const char *key)
     return n > 0 && n <= UINT32_MAX ? (uint32_t)n : 0;
 }
 
+/* The reference's order: tokenizer.json, else tiktoken.model, else the only file *.tiktoken. A
+ * tokenizer.model, Llama 3's own or SentencePiece's, comes last. */
+static int tokenizer_add(struct model_card *c, const char *dir, struct err *e)
+{
+    static const char *const names[] = {"tokenizer.json", "tiktoken.model", NULL,
+                                        "tokenizer.model"};
+    AUTO(mem_free) char *pattern = xasprintf("%s/*.tiktoken", dir);
+    glob_t found = {0};
+    int r = 0;
+
+    (void)glob(pattern, 0, NULL, &found);
+    for (size_t i = 0; r == 0 && !c->tokenizer.path && i < ARRAY_LEN(names); i++) {
+        if (names[i])
+            r = file_add(&c->tokenizer, dir, names[i], NULL, e);
+        else if (found.gl_pathc == 1)
+            r = file_add(&c->tokenizer, dir, strrchr(found.gl_pathv[0], '/') + 1, NULL, e);
+        else if (found.gl_pathc > 1)
+            r = err_set(e, -EINVAL, "'%s' has several files *.tiktoken", dir);
+    }
+    globfree(&found);
+    return r;
+}
+
 static int files_add(struct model_card *c, const char *dir, struct err *e)
 {
     AUTO(buf_done) struct buf config = BUF_NULL;
@@ -62,7 +91,7 @@ static int files_add(struct model_card *c, const char *dir, struct err *e)
     if (r == 0 && !c->model_info.path)
         r = err_set(e, -ENOENT, "'%s/config.json' does not exist", dir);
     if (r == 0)
-        r = file_add(&c->tokenizer, dir, "tokenizer.json", NULL, e);
+        r = tokenizer_add(c, dir, e);
     if (r == 0)
         r = file_add(&c->prompt_formatter, dir, "tokenizer_config.json", &tokenizer_config, e);
     if (r == 0)
@@ -90,6 +119,7 @@ static void spec_copy(struct model_card *c, const struct model_card_spec *spec)
     c->migration_limit = spec->migration_limit;
     c->flags = spec->flags ? spec->flags : MODEL_CHAT | MODEL_COMPLETIONS;
     c->is_prefill = (c->flags & MODEL_PREFILL) != 0;
+    c->is_decode = spec->is_decode;
     c->input = MODEL_INPUT_TOKENS;
     c->total_kv_blocks = spec->total_kv_blocks;
     c->max_num_seqs = spec->max_num_seqs;
@@ -101,6 +131,21 @@ static void spec_copy(struct model_card *c, const struct model_card_spec *spec)
     c->reasoning_parser = spec->reasoning_parser ? xstrdup(spec->reasoning_parser) : NULL;
     c->bootstrap_host = spec->bootstrap_host ? xstrdup(spec->bootstrap_host) : NULL;
     c->bootstrap_port = spec->bootstrap_port;
+}
+
+/* Others are told where the files are served, not where they lie. */
+static void serve_by_url(struct model_card *c, const char *url)
+{
+    for (size_t i = 0; i < CARD_FILES; i++) {
+        /* The card is still ours alone. */
+        struct card_file *f = (struct card_file *)(uintptr_t)model_card_file(c, i);
+        char *path = f->path;
+
+        if (!path)
+            continue;
+        f->path = xasprintf("%s%s", url, strrchr(path, '/'));
+        free(path);
+    }
 }
 
 int model_card_build(struct model_card **ret, const struct model_card_spec *spec, struct err *e)
@@ -116,6 +161,8 @@ int model_card_build(struct model_card **ret, const struct model_card_spec *spec
     if (r < 0)
         return err_wrap(e, r, "model directory '%s'", spec->dir);
     model_card_sum(c, STR_NULL, c->context_length);
+    if (spec->url)
+        serve_by_url(c, spec->url);
     *ret = TAKE(c);
     return 0;
 }
@@ -139,47 +186,142 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The first of the places that a file of @c may be that has it; owned, or NULL. */
-static char *file_find(const struct model_card *c, const char *root, const char *name)
+/* The search for one file. */
+struct search {
+    const struct model_card *c;
+    const struct model_places *places;
+    const struct card_file *file;
+    const char *name; /* its last path segment */
+    char *found;      /* the right one */
+    char *similar;    /* the first of that name with another checksum */
+    bool fetched;
+};
+
+/* True when the search is over. */
+static bool consider(struct search *s, const char *path)
 {
-    AUTO(mem_free) char *in_root = root ? xasprintf("%s/%s", root, c->display_name) : NULL;
-    AUTO(mem_free) char *by_slug = root ? xasprintf("%s/%s", root, c->slug) : NULL;
-    const char *const dirs[] = {in_root, by_slug, c->source_path, c->display_name};
+    if (!is_file(path))
+        return false;
+    if (!s->file->checksum || model_file_is(path, s->file->checksum)) {
+        s->found = xstrdup(path);
+        return true;
+    }
+    if (!s->similar)
+        s->similar = xstrdup(path);
+    return false;
+}
+
+/* Name of the repository, as the worker knows it. */
+static const char *source_of(const struct model_card *c)
+{
+    return c->source_path ? c->source_path : c->display_name;
+}
+
+static bool search_folders(struct search *s)
+{
+    const char *root = s->places->model_root;
+    AUTO(mem_free) char *in_root = root ? xasprintf("%s/%s", root, s->c->display_name) : NULL;
+    AUTO(mem_free) char *by_slug = root ? xasprintf("%s/%s", root, s->c->slug) : NULL;
+    const char *const dirs[] = {in_root, by_slug, s->c->source_path, s->c->display_name};
 
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-        AUTO(mem_free) char *path = dirs[i] ? xasprintf("%s/%s", dirs[i], name) : NULL;
+        AUTO(mem_free) char *path = dirs[i] ? xasprintf("%s/%s", dirs[i], s->name) : NULL;
 
-        if (path && is_file(path))
-            return TAKE(path);
+        if (path && consider(s, path))
+            return true;
     }
-    return NULL;
+    return false;
 }
 
-static int file_resolve(const struct model_card *c, const char *root, const struct card_file *f,
-                        char **ret, struct err *e)
+static bool search_cache(struct search *s)
 {
-    const char *name;
+    const char *hub = s->places->hub_cache, *source = source_of(s->c);
+    AUTO(mem_free) char *any = NULL;
 
-    if (!f->path)
-        return 0;
-    if (is_file(f->path)) {
-        *ret = xstrdup(f->path);
-        return 0;
-    }
-    name = strrchr(f->path, '/');
-    name = name ? name + 1 : f->path;
-    *ret = *name ? file_find(c, root, name) : NULL;
-    if (*ret)
-        return 0;
-    if (strncmp(f->path, "http://", 7) == 0 || strncmp(f->path, "https://", 8) == 0)
-        return err_set(e, -ENOTSUP, "model '%.100s': '%.200s' would have to be fetched",
-                       c->display_name, f->path);
-    return err_set(e, -ENOENT,
-                   "model '%.100s': '%.150s' does not exist here, nor does %.40s below '%.100s'",
-                   c->display_name, f->path, name, root ? root : c->display_name);
+    s->found = model_cache_find(hub, source, s->name, s->file->checksum);
+    if (s->found)
+        return true;
+    any = model_cache_find(hub, source, s->name, NULL);
+    return any && consider(s, any);
 }
 
-int model_files_resolve(const struct model_card *c, const char *model_root, struct model_files *ret,
+static bool is_web(const char *path)
+{
+    return strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0;
+}
+
+/* 0 with s->found or s->similar set, or why it cannot be had. */
+static int fetch(struct search *s, struct err *e)
+{
+    AUTO(mem_free) char *path = NULL;
+    int r;
+
+    if (is_web(s->file->path)) {
+        uint64_t size = s->file->size ? s->file->size : UINT64_MAX;
+
+        r = model_worker_get(s->places, s->file->path, s->file->checksum, size, &s->found, e);
+        s->fetched = r == 0;
+        return r;
+    }
+    r = model_hub_get(s->places, source_of(s->c), s->name, &path, e);
+    s->fetched = r == 0;
+    if (r == 0)
+        (void)consider(s, path);
+    return r;
+}
+
+static int file_search(struct search *s, const struct model_bytes *given, size_t n_given,
+                       struct err *e)
+{
+    struct err why;
+    int r;
+
+    for (size_t i = 0; i < n_given; i++) {
+        if (strcmp(given[i].path, s->file->path) != 0)
+            continue;
+        s->fetched = true;
+        r = model_bytes_keep(s->places, given[i].bytes, s->file->checksum, &s->found, e);
+        return r < 0 ? err_wrap(e, r, "'%.200s'", s->file->path) : 0;
+    }
+    if (consider(s, s->file->path) || search_folders(s) || search_cache(s))
+        return 0;
+    r = fetch(s, &why);
+    if (r == -ECANCELED || (r < 0 && !s->similar))
+        return err_set(e, r,
+                       "model '%.100s': '%.150s' does not exist here, nor does %.40s below "
+                       "'%.100s'; %s",
+                       s->c->display_name, s->file->path, s->name,
+                       s->places->model_root ? s->places->model_root : s->c->display_name,
+                       why.text);
+    return 0;
+}
+
+static int file_resolve(struct search *s, const struct model_bytes *given, size_t n_given,
+                        struct model_files *f, char **ret, struct err *e)
+{
+    const char *slash;
+    int r;
+
+    if (!s->file->path)
+        return 0;
+    slash = strrchr(s->file->path, '/');
+    s->name = slash ? slash + 1 : s->file->path;
+    r = file_search(s, given, n_given, e);
+    f->n_fetched += s->fetched;
+    if (r == 0 && !s->found) {
+        log_warn(&LG, "model file differs from the worker's", LOG_STR("model", s->c->display_name),
+                 LOG_STR("path", s->similar), LOG_STR("worker_has", s->file->checksum));
+        f->n_differ++;
+        s->found = TAKE(s->similar);
+    }
+    *ret = r == 0 ? TAKE(s->found) : NULL;
+    free(s->found);
+    free(s->similar);
+    return r;
+}
+
+int model_files_resolve(const struct model_card *c, const struct model_places *places,
+                        const struct model_bytes *given, size_t n_given, struct model_files *ret,
                         struct err *e)
 {
     AUTO(model_files_done) struct model_files f = {0};
@@ -195,7 +337,8 @@ int model_files_resolve(const struct model_card *c, const char *model_root, stru
     };
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        int r = file_resolve(c, model_root, all[i].file, all[i].path, e);
+        struct search s = {.c = c, .places = places, .file = all[i].file};
+        int r = file_resolve(&s, given, n_given, &f, all[i].path, e);
 
         if (r < 0)
             return r;

@@ -6,6 +6,7 @@
 
 #include "lib/base/digest.h"
 #include "lib/base/test.h"
+#include "router/discovery/model_cache.h"
 #include "router/wire/walk.h"
 
 #define X64(d) d d d d d d d d
@@ -110,6 +111,25 @@ static void test_read(void **state)
     }
 }
 
+/* Names are kept, whatever else is in the list; they come out as they went in. */
+static void test_taints(void **state)
+{
+    static const char json[] = HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7,"
+                                         "\"runtime_config\":{\"taints\":[\"zone=a\",null,"
+                                         "\"gpu=h100\"]}}";
+    AUTO(model_card_unref) struct model_card *c = NULL;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(model_card_parse(&c, STR(json), &e), &e);
+    assert_int_equal(c->n_taints, 2);
+    assert_string_equal(c->taints[0], "zone=a");
+    assert_string_equal(c->taints[1], "gpu=h100");
+    model_card_put(&out, c);
+    assert_non_null(strstr(buf_cstr(&out), "\"taints\":[\"zone=a\",\"gpu=h100\"]"));
+}
+
 static void put_file(const char *dir, const char *name, const char *text)
 {
     AUTO(mem_free) char *path = xasprintf("%s/%s", dir, name);
@@ -131,6 +151,7 @@ static void test_build_and_resolve(void **state)
     AUTO(buf_done) struct buf elsewhere = BUF_NULL;
     AUTO(mem_free) char *dir = NULL, *want = NULL;
     struct model_card_spec spec = {.name = "My/Model", .kv_cache_block_size = 64, .dp_size = 2};
+    const struct model_places nowhere = {.model_root = NULL}, in_root = {.model_root = root};
     char hex[DIGEST_HEX_SIZE];
     struct err e;
 
@@ -150,7 +171,7 @@ static void test_build_and_resolve(void **state)
     digest_blake3_hex(STR("{{x}}"), hex);
     assert_string_equal(c->chat_template.checksum + strlen("blake3:"), hex);
 
-    EXPECT_OK(model_files_resolve(c, NULL, &f, &e), &e);
+    EXPECT_OK(model_files_resolve(c, &nowhere, NULL, 0, &f, &e), &e);
     want = xasprintf("%s/chat_template.jinja", dir);
     assert_string_equal(f.chat_template, want);
     assert_null(f.generation_config);
@@ -168,14 +189,52 @@ static void test_build_and_resolve(void **state)
     }
     EXPECT_OK(model_card_parse(&moved, buf_str(&elsewhere), &e), &e);
     assert_string_equal(moved->mdc_sum, c->mdc_sum);
-    assert_int_equal(model_files_resolve(moved, NULL, &g, &e), -ENOENT);
+    assert_int_equal(model_files_resolve(moved, &nowhere, NULL, 0, &g, &e), -ENOENT);
     assert_non_null(strstr(e.text, "hf://My/Model/config.json"));
-    EXPECT_OK(model_files_resolve(moved, root, &g, &e), &e);
+    EXPECT_OK(model_files_resolve(moved, &in_root, NULL, 0, &g, &e), &e);
     assert_string_equal(g.chat_template, want);
     remove_tree(root);
 }
 
+/* Which file of a folder is the tokenizer, and by which name the card gives it. */
+static void assert_tokenizer(const char *dir, const char *name, const char *tag)
+{
+    AUTO(model_card_unref) struct model_card *c = NULL;
+    AUTO(buf_done) struct buf json = BUF_NULL;
+    struct model_card_spec spec = {.dir = dir, .name = "m"};
+    struct err e;
+
+    EXPECT_OK(model_card_build(&c, &spec, &e), &e);
+    assert_string_equal(strrchr(c->tokenizer.path, '/') + 1, name);
+    model_card_put(&json, c);
+    assert_non_null(strstr(buf_cstr(&json), tag));
+}
+
+static void test_tokenizers_of_a_folder(void **state)
+{
+    char dir[] = "/tmp/card_test_XXXXXX";
+    AUTO(model_card_unref) struct model_card *c = NULL;
+    struct model_card_spec spec = {.dir = dir, .name = "m"};
+    struct err e;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    put_file(dir, "config.json", "{}");
+    put_file(dir, "tokenizer.model", "x");
+    assert_tokenizer(dir, "tokenizer.model", "\"tik_token_model\":{\"path\"");
+    put_file(dir, "qwen.tiktoken", "x");
+    assert_tokenizer(dir, "qwen.tiktoken", "\"tik_token_model\":{\"path\"");
+    put_file(dir, "other.tiktoken", "x");
+    assert_int_equal(model_card_build(&c, &spec, &e), -EINVAL);
+    put_file(dir, "tiktoken.model", "x");
+    assert_tokenizer(dir, "tiktoken.model", "\"tik_token_model\":{\"path\"");
+    put_file(dir, "tokenizer.json", "{}");
+    assert_tokenizer(dir, "tokenizer.json", "\"hf_tokenizer_json\":{\"path\"");
+    remove_tree(dir);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_sum), T(test_read), T(test_build_and_resolve));
+    return TEST_RUN(T(test_sum), T(test_read), T(test_taints), T(test_build_and_resolve),
+                    T(test_tokenizers_of_a_folder));
 }

@@ -10,10 +10,12 @@ static void served_done(struct served_model *m)
 {
     for (size_t i = 0; i < m->n_workers; i++) {
         free(m->workers[i].address);
+        free(m->workers[i].queries);
         (void)model_card_unref(m->workers[i].card);
     }
     free(m->workers);
     free(m->name);
+    free(m->set);
     free(m->ns);
     free(m->component);
     free(m->endpoint);
@@ -107,11 +109,17 @@ static struct picks pick(struct strmap *entries, enum record_kind kind)
     return p;
 }
 
-static struct served_model *model_find(struct model_table *t, const struct model_card *card)
+static bool is_of(const struct entry *en, const struct served_model *m)
+{
+    return strcmp(en->endpoint, m->endpoint) == 0 && strcmp(en->component, m->component) == 0 &&
+           strcmp(en->ns, m->ns) == 0;
+}
+
+static struct served_model *model_find(struct model_table *t, const struct entry *card)
 {
     for (size_t i = 0; i < t->n_models; i++)
-        if (t->models[i].is_prefill == card->is_prefill &&
-            strcmp(t->models[i].name, card->display_name) == 0)
+        if (t->models[i].is_prefill == card->card->is_prefill && is_of(card, &t->models[i]) &&
+            strcmp(t->models[i].name, card->card->display_name) == 0)
             return &t->models[i];
     return NULL;
 }
@@ -121,25 +129,20 @@ static void models_collect(struct model_table *t, const struct picks *cards)
     t->models = xcalloc(cards->n + 1, sizeof(*t->models));
     for (size_t i = 0; i < cards->n; i++) {
         struct entry *en = cards->at[i];
-        struct served_model *m = model_find(t, en->card);
+        struct served_model *m = model_find(t, en);
 
-        en->refused = m && strcmp(m->card->mdc_sum, en->card->mdc_sum) != 0;
+        en->refused = m && !model_card_fits(m->card, en->card);
         if (m)
             continue;
         m = &t->models[t->n_models++];
         m->name = xstrdup(en->card->display_name);
+        m->set = xasprintf("%s@%s/%s/%s", m->name, en->ns, en->component, en->endpoint);
         m->is_prefill = en->card->is_prefill;
         m->card = model_card_ref(en->card);
         m->ns = xstrdup(en->ns);
         m->component = xstrdup(en->component);
         m->endpoint = xstrdup(en->endpoint);
     }
-}
-
-static bool is_of(const struct entry *en, const struct served_model *m)
-{
-    return strcmp(en->endpoint, m->endpoint) == 0 && strcmp(en->component, m->component) == 0 &&
-           strcmp(en->ns, m->ns) == 0;
 }
 
 /* --- workers ---------------------------------------------------------------------------------- */
@@ -149,6 +152,18 @@ static int by_id(const void *a, const void *b)
     uint64_t x = ((const struct worker *)a)->id, y = ((const struct worker *)b)->id;
 
     return x < y ? -1 : x > y;
+}
+
+/* Cards of the endpoint's base model by instance: of an adapter's workers, too, they say how they run. */
+static void base_cards_index(struct map64 *by_instance, const struct served_model *m,
+                             const struct picks *cards)
+{
+    for (size_t i = 0; i < cards->n; i++) {
+        const struct entry *en = cards->at[i];
+
+        if (!en->card->lora_name && en->card->is_prefill == m->is_prefill && is_of(en, m))
+            map64_put_ptr(by_instance, en->id, en->card);
+    }
 }
 
 /* Cards of the model's own endpoint by instance. */
@@ -164,24 +179,40 @@ static void cards_index(struct map64 *by_instance, const struct served_model *m,
     }
 }
 
+static bool is_reachable(const struct entry *en)
+{
+    return en->transport == TRANSPORT_TCP || en->transport == TRANSPORT_NATS ||
+           en->transport == TRANSPORT_HTTP;
+}
+
 static void workers_collect(struct served_model *m, const struct picks *cards,
                             const struct picks *endpoints)
 {
-    AUTO(map64_done) struct map64 own = {0};
+    AUTO(map64_done) struct map64 own = {0}, base = {0};
 
     cards_index(&own, m, cards);
+    if (m->card->lora_name)
+        base_cards_index(&base, m, cards);
     m->workers = xcalloc(endpoints->n + 1, sizeof(*m->workers));
     for (size_t i = 0; i < endpoints->n; i++) {
         const struct entry *en = endpoints->at[i];
         const struct model_card *card;
 
-        if (en->transport != TRANSPORT_TCP || !is_of(en, m))
+        if (!is_reachable(en) || !is_of(en, m))
             continue;
         card = map64_find_ptr(&own, en->id);
+        /* All workers of an endpoint serve its model, but not all have loaded each adapter. */
+        if (m->card->lora_name && !card)
+            continue;
+        if (m->card->lora_name && map64_find_ptr(&base, en->id))
+            card = map64_find_ptr(&base, en->id);
         m->workers[m->n_workers++] = (struct worker){
             .id = en->id,
             .address = xstrdup(en->address),
+            .queries = xstrdup(""),
             .card = model_card_ref(card ? card : m->card),
+            .has_own_card = card != NULL,
+            .kept = en->lost,
         };
     }
     qsort(m->workers, m->n_workers, sizeof(*m->workers), by_id);
@@ -195,11 +226,37 @@ static void workers_unique(struct served_model *m)
     for (size_t i = 0; i < m->n_workers; i++) {
         if (n && m->workers[n - 1].id == m->workers[i].id) {
             free(m->workers[n - 1].address);
+            free(m->workers[n - 1].queries);
             (void)model_card_unref(m->workers[--n].card);
         }
         m->workers[n++] = m->workers[i];
     }
     m->n_workers = n;
+}
+
+/*
+ * Where workers tell what they hold: an endpoint per worker in 0.9, per rank in 1.0, per publisher
+ * later on (router.md §2.6, wire.md §15.7).
+ */
+static void queries_collect(struct served_model *m, const struct picks *endpoints)
+{
+    for (size_t i = 0; i < endpoints->n; i++) {
+        const struct entry *en = endpoints->at[i];
+        const struct worker *found;
+        struct worker *w;
+        char *longer;
+
+        if (!is_reachable(en) || !str_starts(str_from(en->endpoint), STR("worker_kv_")) ||
+            strcmp(en->component, m->component) != 0 || strcmp(en->ns, m->ns) != 0)
+            continue;
+        found = served_model_worker(m, en->id);
+        if (!found)
+            continue;
+        w = &m->workers[found - m->workers];
+        longer = xasprintf("%s%s%s", w->queries, w->queries[0] ? "," : "", en->address);
+        free(w->queries);
+        w->queries = longer;
+    }
 }
 
 /* --- channels and the whole ------------------------------------------------------------------- */
@@ -227,7 +284,9 @@ static int by_name(const void *a, const void *b)
     const struct served_model *x = a, *y = b;
     int r = strcmp(x->name, y->name);
 
-    return r ? r : (int)x->is_prefill - (int)y->is_prefill;
+    if (r == 0)
+        r = (int)x->is_prefill - (int)y->is_prefill;
+    return r ? r : strcmp(x->set, y->set);
 }
 
 struct model_table *model_table_build(struct strmap *entries, uint64_t version)
@@ -243,6 +302,7 @@ struct model_table *model_table_build(struct strmap *entries, uint64_t version)
     for (size_t i = 0; i < t->n_models; i++) {
         workers_collect(&t->models[i], &cards, &endpoints);
         workers_unique(&t->models[i]);
+        queries_collect(&t->models[i], &endpoints);
     }
     qsort(t->models, t->n_models, sizeof(*t->models), by_name);
     channels_collect(t, &channels);

@@ -30,7 +30,8 @@ static void workers_all(const struct diff *d, enum instances_change change,
 
 static bool same_worker(const struct worker *a, const struct worker *b)
 {
-    return a->card == b->card && strcmp(a->address, b->address) == 0;
+    return a->card == b->card && strcmp(a->address, b->address) == 0 &&
+           strcmp(a->queries, b->queries) == 0;
 }
 
 static void workers_gone(const struct diff *d, const struct served_model *old,
@@ -57,7 +58,8 @@ static void workers_come(const struct diff *d, const struct served_model *old,
 
 static bool same_model(const struct served_model *a, const struct served_model *b)
 {
-    return strcmp(a->card->mdc_sum, b->card->mdc_sum) == 0 && strcmp(a->ns, b->ns) == 0 &&
+    return a->card->kv_cache_block_size == b->card->kv_cache_block_size &&
+           a->card->eagle == b->card->eagle && strcmp(a->ns, b->ns) == 0 &&
            strcmp(a->component, b->component) == 0 && strcmp(a->endpoint, b->endpoint) == 0;
 }
 
@@ -65,9 +67,10 @@ static bool same_model(const struct served_model *a, const struct served_model *
 static const struct served_model *counterpart(const struct model_table *t,
                                               const struct served_model *m)
 {
-    const struct served_model *other = model_table_find(t, str_from(m->name), m->is_prefill);
-
-    return other && same_model(other, m) ? other : NULL;
+    for (size_t i = 0; i < t->n_models; i++)
+        if (t->models[i].is_prefill == m->is_prefill && strcmp(t->models[i].set, m->set) == 0)
+            return same_model(&t->models[i], m) ? &t->models[i] : NULL;
+    return NULL;
 }
 
 static int channel_cmp(const struct event_channel *a, const struct event_channel *b)
@@ -145,6 +148,8 @@ void model_table_diff(const struct model_table *old, const struct model_table *n
         const struct served_model *m = &now->models[i], *other = counterpart(old, m);
 
         if (other) {
+            if (strcmp(other->card->mdc_sum, m->card->mdc_sum) != 0)
+                tell(&d, MODEL_CHANGED, m, NULL, NULL);
             workers_come(&d, other, m);
         } else {
             tell(&d, MODEL_ADDED, m, NULL, NULL);

@@ -11,9 +11,12 @@
 struct entry {
     bool good;    /* has been parsed once; otherwise only the key is known */
     bool ignored; /* of another namespace */
+    bool lost;    /* the store does not tell it any more; kept */
+    uint64_t lost_ms;
     bool bad_logged;
     bool refused, refused_logged; /* card that differs from its model's */
     uint64_t seq;                 /* order of first sight */
+    uint64_t text;                /* hash of the text that it was read from */
     enum record_kind kind;
     enum transport transport;
     uint64_t id;

@@ -7,21 +7,40 @@
 #include "lib/base/strmap.h"
 #include "router/wire/fields.h"
 
+enum presence {
+    PRESENT,
+    VANISHED, /* while its pod is ready: counts until settled */
+    ENDED,    /* settled */
+    DOUBTED,  /* settled together with others; told as doubtful, waits for its pod's end */
+};
+
 /* One DynamoWorkerMetadata in its last good form. */
 struct metadata {
+    enum presence presence;
     char *pod;              /* owner; NULL = none named */
     struct strmap *records; /* "<map>/<key>" → JSON text */
 };
 
-struct kube_join {
-    struct strmap *slices;   /* slice name → strmap of ready pods */
-    struct strmap *metadata; /* resource name → struct metadata */
-    struct strmap *shown;    /* "<resource>/<map>/<key>" → JSON text that was told */
+struct slice {
+    struct strmap *pods; /* ready ones */
+    bool of_frontend;    /* by its name */
 };
 
-static void slice_free(void *pods)
+struct kube_join {
+    struct strmap *slices;   /* slice name → struct slice */
+    struct strmap *metadata; /* resource name → struct metadata */
+    struct strmap *shown;    /* "<resource>/<map>/<key>" → JSON text that was told */
+    bool slice_deleted;      /* since the last report */
+};
+
+static void slice_free(void *value)
 {
-    (void)strmap_free(pods);
+    struct slice *sl = value;
+
+    if (!sl)
+        return;
+    (void)strmap_free(sl->pods);
+    free(sl);
 }
 
 static void metadata_free(void *value)
@@ -67,33 +86,46 @@ static bool is_ready(const struct json *endpoint)
     return ready;
 }
 
+/* A Service of a frontend is named "<graph>-frontend". */
+static bool is_of_frontend(const struct json *slice)
+{
+    const struct json *labels = json_get(json_get(slice, "metadata"), "labels");
+    const char *service = json_get_cstr(labels, "kubernetes.io/service-name");
+    const char *type = json_get_cstr(labels, "nvidia.com/dynamo-component-type");
+
+    return str_ends(str_from(service), STR("frontend")) || str_is(str_from(type), "frontend");
+}
+
 void kube_join_slice(struct kube_join *j, const char *name, const struct json *slice)
 {
     static char present;
-    struct strmap *pods, *old;
+    struct slice *sl, *old;
 
     if (!slice) {
-        (void)strmap_free(strmap_remove(j->slices, str_from(name)));
+        old = strmap_remove(j->slices, str_from(name));
+        j->slice_deleted |= old != NULL;
+        slice_free(old);
         return;
     }
-    pods = strmap_new();
+    sl = xcalloc(1, sizeof(*sl));
+    sl->pods = strmap_new();
+    sl->of_frontend = is_of_frontend(slice);
     JSON_FOREACH (endpoint, json_get(slice, "endpoints")) {
         const char *pod = json_get_cstr(json_get(endpoint, "targetRef"), "name");
 
         if (pod && is_ready(endpoint))
-            (void)strmap_set(pods, str_from(pod), &present);
+            (void)strmap_set(sl->pods, str_from(pod), &present);
     }
-    old = strmap_set(j->slices, str_from(name), pods);
-    (void)strmap_free(old);
+    slice_free(strmap_set(j->slices, str_from(name), sl));
 }
 
 static bool pod_is_ready(const struct kube_join *j, struct str pod)
 {
     struct str name;
-    void *pods;
+    void *sl;
 
-    for (size_t at = 0; strmap_next(j->slices, &at, &name, &pods);)
-        if (strmap_get(pods, pod))
+    for (size_t at = 0; strmap_next(j->slices, &at, &name, &sl);)
+        if (strmap_get(((struct slice *)sl)->pods, pod))
             return true;
     return false;
 }
@@ -185,7 +217,9 @@ int kube_join_metadata(struct kube_join *j, const char *name, struct str raw, st
     int r;
 
     if (!raw.len) {
-        metadata_free(strmap_remove(j->metadata, str_from(name)));
+        m = strmap_get(j->metadata, str_from(name));
+        if (m && m->presence == PRESENT)
+            m->presence = VANISHED;
         return 0;
     }
     m = xcalloc(1, sizeof(*m));
@@ -214,9 +248,25 @@ int kube_join_metadata(struct kube_join *j, const char *name, struct str raw, st
 
 /* --- the join --------------------------------------------------------------------------------- */
 
-static bool counts(const struct kube_join *j, struct str name, const struct metadata *m)
+static bool pod_of_is_ready(const struct kube_join *j, struct str name, const struct metadata *m)
 {
     return pod_is_ready(j, name) || (m->pod && pod_is_ready(j, str_from(m->pod)));
+}
+
+static bool counts(const struct kube_join *j, struct str name, const struct metadata *m)
+{
+    return (m->presence == PRESENT || m->presence == VANISHED) && pod_of_is_ready(j, name, m);
+}
+
+/* Why the records of a resource count no more; @key begins with its name. */
+static enum store_end end_of(const struct kube_join *j, struct str key)
+{
+    struct str name = str_head(key, str_index(key, '/'));
+    const struct metadata *m = strmap_get(j->metadata, name);
+
+    if (m && m->presence == DOUBTED)
+        return STORE_END_DOUBTFUL;
+    return j->slice_deleted || (m && m->presence == ENDED) ? STORE_END_SILENT : STORE_END_TOLD;
 }
 
 static void gone_report(struct kube_join *j, const struct store_watcher *w, void *arg,
@@ -234,7 +284,40 @@ static void gone_report(struct kube_join *j, const struct store_watcher *w, void
         name = str_dup(key); /* the key goes with its entry */
         free(strmap_remove(j->shown, key));
         stats->gones++;
-        w->gone(arg, str_slice(name, n));
+        w->gone(arg, str_slice(name, n), end_of(j, str_slice(name, n)));
+    }
+    j->slice_deleted = false;
+}
+
+/* What was told as doubtful: its pod's end is the last word on it. */
+static void doubt_end(const struct metadata *m, struct str name, const struct store_watcher *w,
+                      void *arg)
+{
+    struct str key;
+    void *json;
+
+    for (size_t at = 0; strmap_next(m->records, &at, &key, &json);) {
+        AUTO(mem_free) char *full = xasprintf("%.*s/%.*s", STR_ARG(name), STR_ARG(key));
+
+        w->gone(arg, str_from(full), STORE_END_TOLD);
+    }
+}
+
+/* Resources that vanished are forgotten once nobody waits for news of their pods. */
+static void vanished_forget(struct kube_join *j, const struct store_watcher *w, void *arg)
+{
+    struct str name;
+    void *value;
+
+    for (size_t at = 0; strmap_next(j->metadata, &at, &name, &value);) {
+        struct metadata *m = value;
+        bool ready = pod_of_is_ready(j, name, m);
+
+        if (m->presence == PRESENT || (ready && m->presence != ENDED))
+            continue;
+        if (m->presence == DOUBTED)
+            doubt_end(m, name, w, arg);
+        metadata_free(strmap_remove(j->metadata, name));
     }
 }
 
@@ -279,5 +362,86 @@ void kube_join_report(struct kube_join *j, const struct store_watcher *w, void *
         stats->puts++;
         w->put(arg, key, str_from(json));
     }
+    vanished_forget(j, w, arg);
     stats->records = strmap_len(j->shown);
+}
+
+bool kube_join_is_unsettled(const struct kube_join *j)
+{
+    struct str name;
+    void *m;
+
+    for (size_t at = 0; strmap_next(j->metadata, &at, &name, &m);)
+        if (((struct metadata *)m)->presence == VANISHED)
+            return true;
+    return false;
+}
+
+void kube_join_settle(struct kube_join *j)
+{
+    size_t n = 0;
+    struct str name;
+    void *m;
+
+    for (size_t at = 0; strmap_next(j->metadata, &at, &name, &m);)
+        n += ((struct metadata *)m)->presence == VANISHED;
+    for (size_t at = 0; strmap_next(j->metadata, &at, &name, &m);)
+        if (((struct metadata *)m)->presence == VANISHED)
+            ((struct metadata *)m)->presence = n > 1 ? DOUBTED : ENDED;
+}
+
+/* --- mismatch --------------------------------------------------------------------------------- */
+
+static bool has_metadata(const struct kube_join *j, struct str pod)
+{
+    struct str name;
+    void *value;
+
+    for (size_t at = 0; strmap_next(j->metadata, &at, &name, &value);) {
+        const struct metadata *m = value;
+
+        if (m->presence != PRESENT)
+            continue;
+        if (str_eq(name, pod) || (m->pod && str_is(pod, m->pod)))
+            return true;
+    }
+    return false;
+}
+
+static void ready_alone(const struct kube_join *j, const struct slice *sl,
+                        struct kube_mismatch *ret)
+{
+    struct str pod;
+    void *value;
+
+    for (size_t at = 0; strmap_next(sl->pods, &at, &pod, &value);)
+        if (!has_metadata(j, pod)) {
+            ret->ready_alone++;
+            ret->example = pod.ptr;
+        }
+}
+
+struct kube_mismatch kube_join_mismatch(const struct kube_join *j, const char *own_pod)
+{
+    struct kube_mismatch ret = {0};
+    struct str name, own = str_from(own_pod);
+    void *value;
+
+    for (size_t at = 0; strmap_next(j->metadata, &at, &name, &value);) {
+        const struct metadata *m = value;
+
+        if (str_eq(name, own) || m->presence != PRESENT || !strmap_len(m->records))
+            continue;
+        if (counts(j, name, m))
+            return (struct kube_mismatch){0}; /* they have found each other */
+        ret.metadata_alone++;
+        ret.example = name.ptr;
+    }
+    for (size_t at = 0; strmap_next(j->slices, &at, &name, &value);) {
+        const struct slice *sl = value;
+
+        if (!sl->of_frontend && !(own.len && strmap_get(sl->pods, own)))
+            ready_alone(j, sl, &ret);
+    }
+    return ret;
 }

@@ -24,6 +24,25 @@ void kube_join_slice(struct kube_join *j, const char *name, const struct json *s
 /* @raw empty: deleted. -EINVAL: not a DynamoWorkerMetadata; the last good content stays. */
 MUST_CHECK int kube_join_metadata(struct kube_join *j, const char *name, struct str raw,
                                   struct err *e);
-/* Tells @w what changed since the last call, by content. */
+/*
+ * Tells @w what changed since the last call, by content. A resource that vanished while its pod is
+ * ready goes on counting until kube_join_settle(), as news of the pod may be on the way. What an
+ * EndpointSlice said that vanished ends silently.
+ */
 void kube_join_report(struct kube_join *j, const struct store_watcher *w, void *arg,
                       struct store_stats *stats);
+/* Whether resources vanished so; then kube_join_settle() is to be called in a moment. */
+bool kube_join_is_unsettled(const struct kube_join *j);
+/*
+ * No news came. One resource may be deleted by hand, or ahead of its pod: the next report ends it
+ * silently. Several at once are doubtful, until their pods are told not to be ready.
+ */
+void kube_join_settle(struct kube_join *j);
+
+struct kube_mismatch {
+    size_t ready_alone;    /* ready pods without metadata, while no pod counts */
+    size_t metadata_alone; /* resources whose pod is ready nowhere, while no pod counts */
+    const char *example;   /* name of one of them, borrowed until the next change */
+};
+/* @own_pod (may be NULL) and all in a slice with it are frontends, as are slices named so. */
+struct kube_mismatch kube_join_mismatch(const struct kube_join *j, const char *own_pod);

@@ -7,6 +7,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/err.h"
 #include "router/wire/fields.h"
+#include "router/wire/kv_event.h"
 
 static const struct {
     const char *type;
@@ -17,6 +18,13 @@ static const struct {
     [RECORD_EVENT_CHANNEL] = {"EventChannel", "v1/event_channels"},
     [RECORD_EVENT_SOURCE] = {"EventSource", "v1/event_sources"},
 };
+
+enum transport record_transport(enum plane_kind kind)
+{
+    return kind == PLANE_NATS   ? TRANSPORT_NATS
+           : kind == PLANE_HTTP ? TRANSPORT_HTTP
+                                : TRANSPORT_TCP;
+}
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
@@ -263,18 +271,23 @@ static void model_put(struct json_put *j, const struct record *rec)
         member_put(j, "model_suffix", rec->model_suffix);
 }
 
+static void endpoint_name_put(struct json_put *j, const char *key, const struct record *rec)
+{
+    json_put_key(j, key);
+    json_put_object(j);
+    member_put(j, "namespace", rec->ns);
+    member_put(j, "component", rec->component);
+    member_put(j, "name", rec->endpoint);
+    json_put_object_end(j);
+}
+
 static void scope_put(struct json_put *j, const struct record *rec)
 {
     json_put_key(j, "scope");
     json_put_object(j);
     if (rec->endpoint.len) {
         member_put(j, "kind", STR("endpoint"));
-        json_put_key(j, "endpoint");
-        json_put_object(j);
-        member_put(j, "namespace", rec->ns);
-        member_put(j, "component", rec->component);
-        member_put(j, "name", rec->endpoint);
-        json_put_object_end(j);
+        endpoint_name_put(j, "endpoint", rec);
     } else if (rec->component.len) {
         member_put(j, "kind", STR("component"));
         member_put(j, "namespace", rec->ns);
@@ -353,6 +366,37 @@ void record_put(struct buf *out, const struct record *rec, bool combined)
     json_put_object_end(&j);
 }
 
+void record_of_source(struct record *ret, struct buf *metadata, const struct event_source *src)
+{
+    struct json_put j = json_put_on(metadata);
+
+    *ret = (struct record){.kind = RECORD_EVENT_SOURCE,
+                           .ns = str_from(src->ns),
+                           .component = str_from(src->component),
+                           .endpoint = str_from(src->endpoint),
+                           .topic = STR(TOPIC_KV_EVENTS),
+                           .instance_id = src->publisher_id};
+    json_put_object(&j);
+    endpoint_name_put(&j, "kv_state_endpoint", ret);
+    json_put_key(&j, "worker");
+    json_put_object(&j);
+    json_put_key(&j, "worker_id");
+    json_put_u64(&j, src->worker_id);
+    json_put_key(&j, "dp_rank");
+    json_put_u64(&j, src->dp_rank);
+    json_put_object_end(&j);
+    json_put_key(&j, "publisher_id");
+    json_put_u64(&j, src->publisher_id);
+    if (src->recovery) {
+        json_put_key(&j, "recovery_target");
+        json_put_object(&j);
+        endpoint_put(&j, src->recovery);
+        json_put_object_end(&j);
+    }
+    json_put_object_end(&j);
+    ret->metadata_json = buf_str(metadata);
+}
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 const char *record_bucket(enum record_kind kind)
@@ -364,6 +408,12 @@ void record_key_put(struct buf *out, const struct record *rec)
 {
     bool is_channel = rec->kind == RECORD_EVENT_CHANNEL || rec->kind == RECORD_EVENT_SOURCE;
 
+    if (is_channel && rec->endpoint.len) { /* a scope that 0.9 does not have: the key of 1.x */
+        buf_printf(out, "namespace/%.*s/component/%.*s/endpoint/%.*s/topic/%.*s/%" PRIx64,
+                   STR_ARG(rec->ns), STR_ARG(rec->component), STR_ARG(rec->endpoint),
+                   STR_ARG(rec->topic), rec->instance_id);
+        return;
+    }
     buf_printf(out, "%.*s/%.*s/%.*s/%" PRIx64, STR_ARG(rec->ns), STR_ARG(rec->component),
                STR_ARG(is_channel ? rec->topic : rec->endpoint), rec->instance_id);
     if (rec->model_suffix.len)

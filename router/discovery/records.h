@@ -14,6 +14,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "router/wire/plane_address.h"
 
 struct err;
 
@@ -32,6 +33,9 @@ enum transport {
     TRANSPORT_ZMQ,        /* EventChannel: "tcp://ip:port" */
     TRANSPORT_ZMQ_BROKER, /* EventChannel: address is the config as JSON */
 };
+
+/* How an Endpoint's record names its request plane. */
+enum transport record_transport(enum plane_kind kind);
 
 struct record {
     enum record_kind kind;
@@ -58,9 +62,18 @@ MUST_CHECK int record_parse(struct str json, struct buf *scratch, struct record 
 void record_put(struct buf *out, const struct record *rec, bool combined);
 /* "v1/instances", "v1/mdc", "v1/event_channels", "v1/event_sources" */
 const char *record_bucket(enum record_kind kind);
-/* Key inside the bucket: "ns/component/endpoint/<id hex>[/suffix]" */
+/* Key inside the bucket: "ns/component/endpoint/<id hex>[/suffix]"; of 1.x for a channel of an endpoint. */
 void record_key_put(struct buf *out, const struct record *rec);
 /* Lower-case slug (wire.md §3.5). */
 void slug_put(struct buf *out, struct str text);
+/* A rank's KV events, as routers of 1.4 and later look for them. */
+struct event_source {
+    const char *ns, *component, *endpoint;
+    uint64_t worker_id, publisher_id;
+    uint32_t dp_rank;
+    const struct record *recovery; /* Endpoint that tells what was missed; NULL = nobody does */
+};
+/* Its record; strings are views into @src and @metadata. */
+void record_of_source(struct record *ret, struct buf *metadata, const struct event_source *src);
 /* Names a pod's instance: SipHash-1-3 of the name, 53 bits (wire.md §2.6). */
 uint64_t instance_id_of_pod(struct str pod_name);

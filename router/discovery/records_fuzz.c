@@ -15,10 +15,11 @@ static void put(void *arg, struct str key, struct str json)
         abort();
 }
 
-static void gone(void *arg, struct str key)
+static void gone(void *arg, struct str key, enum store_end how)
 {
     (void)arg;
     (void)key;
+    (void)how;
 }
 
 static void check_card(struct str json)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Discovery store: where records live (wire.md §2). Kinds: file, Kubernetes, memory (tests).
+ * Discovery store: where records live (wire.md §2). Kinds: file, etcd, Kubernetes, memory (tests).
  *
  * Watching is level triggered: `put` gives a record's present content under a key that names it as
  * long as it lives, `gone` its end. A store keeps the last known good: a broken watch or a record
@@ -24,12 +24,23 @@
 struct kube_config;
 struct store;
 
+/* Why a record ended, as far as the store can know. */
+enum store_end {
+    STORE_END_TOLD,   /* somebody who knows took it away: its owner, or a pod is not ready */
+    STORE_END_SILENT, /* it is not there any more: withdrawn, or its life sign stopped */
+    STORE_END_DOUBTFUL, /* its owner lives by other signs, or much vanished that has nothing in common */
+};
+
 struct store_watcher {
     /* @key is unique in the store and stays the same over changes; @json is one record. */
     void (*put)(void *arg, struct str key, struct str json);
-    void (*gone)(void *arg, struct str key);
+    void (*gone)(void *arg, struct str key, enum store_end how);
     void (*synced)(void *arg); /* all that exists was reported; may be NULL */
-    void (*state)(void *arg, bool up, const char *why); /* may be NULL */
+    /*
+     * Whether the store can be believed: false before what an interruption may have ended is told.
+     * Each change once, beginning with up. May be NULL.
+     */
+    void (*state)(void *arg, bool up, const char *why);
 };
 
 struct store_stats {
@@ -48,6 +59,8 @@ struct store_ops {
     void (*withdraw)(struct store *s, const struct record *rec);
     struct store_stats (*stats)(const struct store *s);
     void (*free)(struct store *s);
+    /* What is set up wrongly, in words; NULL = the kind knows of nothing. */
+    void (*notes)(const struct store *s, void (*note)(void *arg, const char *text), void *arg);
 };
 
 struct store {
@@ -82,7 +95,13 @@ static inline struct store_stats store_stats(const struct store *s)
 {
     return s->ops->stats(s);
 }
-/* Withdraws what the store's kind withdraws at shutdown (file: all; Kubernetes: nothing). */
+static inline void store_notes(const struct store *s, void (*note)(void *arg, const char *text),
+                               void *arg)
+{
+    if (s->ops->notes)
+        s->ops->notes(s, note, arg);
+}
+/* Withdraws what the store's kind withdraws at shutdown (file, etcd: all; Kubernetes: nothing). */
 static inline struct store *store_free(struct store *s)
 {
     if (s)
@@ -91,6 +110,11 @@ static inline struct store *store_free(struct store *s)
 }
 DEFINE_CLEANUP(struct store *, store_free)
 
+struct etcd_conf;
+/* etcd may be away: then it is waited for. */
+MUST_CHECK int store_etcd_new(struct store **ret, struct loop *l, const struct etcd_conf *conf,
+                              struct err *e);
+
 /* DYN_FILE_KV: @root, NULL = <temporary directory>/dynamo_store_kv. Made when absent. */
 MUST_CHECK int store_file_new(struct store **ret, struct loop *l, const char *root, struct err *e);
 
@@ -98,6 +122,8 @@ struct store_kube_conf {
     const struct kube_config *config; /* borrowed */
     const char *ns;                   /* NULL = of the service account */
     const char *pod_name, *pod_uid;   /* needed for publishing; NULL = this process only watches */
+    const char *own_pod;              /* of a frontend, publishing or not; may be NULL */
+    uint64_t mismatch_ms; /* pods and metadata that miss each other so long are told; 0 = 30 s */
 };
 MUST_CHECK int store_kube_new(struct store **ret, struct loop *l,
                               const struct store_kube_conf *conf, struct err *e);

@@ -8,6 +8,10 @@
  * it is closed, and the periodic sweep looks at everything.
  *
  * Files are small and local, so they are read on the loop.
+ *
+ * What took the files of many away at once is told as an interruption (`state`): the directory is
+ * gone or another one, or this machine slept, so that every life sign looks old. So a deleted file is
+ * answered a moment later, when it shows whether its directory goes too.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,13 +30,19 @@
 
 static const struct log_target LG = {"dynamo_runtime::storage::kv::file"};
 
-enum { TTL_MS = 10000, SWEEP_MS = 3000, N_BUCKETS = RECORD_EVENT_SOURCE + 1 };
+enum {
+    TTL_MS = 10000,
+    SWEEP_MS = 3000,
+    SETTLE_MS = 20, /* from a file's end to its answer; rm -r is faster */
+    N_BUCKETS = RECORD_EVENT_SOURCE + 1
+};
 
 struct bucket {
     struct store_file *store;
     char *dir;
     const char *name; /* "v1/instances" */
     struct fswatch *watch;
+    ino_t ino; /* of the directory that is watched */
 };
 
 /* A file that is there. */
@@ -56,10 +66,13 @@ struct store_file {
     struct bucket buckets[N_BUCKETS];
     struct strmap *entries; /* "bucket/file name" → struct entry */
     struct strmap *own;     /* path → struct own */
-    struct timer *sweep;
+    struct timer *sweep, *settle;
+    uint64_t swept_ms;     /* by the wall clock */
+    uint64_t no_expiry_ms; /* until then no life sign counts as too old */
     struct store_watcher watcher;
     void *arg;
     bool watching;
+    bool read_anew; /* events were lost: the next complete sweep reads every file */
     struct store_stats stats;
 };
 
@@ -152,7 +165,7 @@ static void file_gone(struct store_file *f, struct str key)
         return;
     if (en->json && f->watching) {
         f->stats.gones++;
-        f->watcher.gone(f->arg, str_slice(name, key.len));
+        f->watcher.gone(f->arg, str_slice(name, key.len), STORE_END_SILENT);
     }
     entry_free(en);
 }
@@ -188,6 +201,23 @@ static void file_seen(struct bucket *b, const char *name)
     f->watcher.put(f->arg, str_from(key), str_from(en->json));
 }
 
+/* mkdir -p */
+static int make_dirs(const char *path, struct err *e)
+{
+    AUTO(mem_free) char *part = xstrdup(path);
+
+    for (char *at = part + 1; *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        (void)mkdir(part, 0755); /* the last one tells */
+        *at = '/';
+    }
+    if (mkdir(part, 0755) < 0 && errno != EEXIST)
+        return err_errno(e, -errno, "create directory '%s'", path);
+    return 0;
+}
+
 /* --- sweeping --------------------------------------------------------------------------------- */
 
 static uint64_t age_ms(const struct stat *st)
@@ -203,13 +233,15 @@ static bool is_temporary(const char *name)
     return name[0] == '.';
 }
 
-/* Reads a file again only if it is another one: writing in place is told by an event. */
+/* Reads a file again only if it is another one: writing in place is told by an event, if none was
+ * lost. */
 static void file_swept(struct bucket *b, const char *name, const struct stat *st)
 {
     AUTO(mem_free) char *key = xasprintf("%s/%s", b->name, name);
     struct entry *en = strmap_get(b->store->entries, str_from(key));
 
-    if (en && en->json && en->ino == st->st_ino && en->n_bytes == st->st_size)
+    if (!b->store->read_anew && en && en->json && en->ino == st->st_ino &&
+        en->n_bytes == st->st_size)
         en->seen = true;
     else
         file_seen(b, name);
@@ -228,7 +260,7 @@ static bool bucket_sweep(struct bucket *b)
         if (is_temporary(file->d_name) ||
             fstatat(dirfd(d), file->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
             continue;
-        if (age_ms(&st) > TTL_MS)
+        if (age_ms(&st) > TTL_MS && b->store->no_expiry_ms <= clock_wall_ms())
             (void)unlinkat(dirfd(d), file->d_name, 0);
         else if (b->store->watching)
             file_swept(b, file->d_name, &st);
@@ -247,6 +279,13 @@ static void forget_unseen(struct store_file *f)
             file_gone(f, key);
 }
 
+static void up_tell(struct store_file *f, bool up, const char *why)
+{
+    if (f->stats.up != up && f->watching && f->watcher.state)
+        f->watcher.state(f->arg, up, why);
+    f->stats.up = up;
+}
+
 static void sweep_all(struct store_file *f)
 {
     bool complete = true;
@@ -259,6 +298,8 @@ static void sweep_all(struct store_file *f)
         complete &= bucket_sweep(&f->buckets[i]);
     if (f->watching && complete)
         forget_unseen(f);
+    f->read_anew &= !complete;
+    up_tell(f, complete, complete ? f->root : "a directory cannot be read");
 }
 
 static void on_file(void *arg, const char *name, bool gone)
@@ -266,14 +307,63 @@ static void on_file(void *arg, const char *name, bool gone)
     struct bucket *b = arg;
 
     if (!name) {
+        b->store->read_anew = true;
         sweep_all(b->store);
     } else if (!is_temporary(name) && !gone) {
         file_seen(b, name);
-    } else if (!is_temporary(name)) {
-        AUTO(mem_free) char *key = xasprintf("%s/%s", b->name, name);
-
-        file_gone(b->store, str_from(key));
+    } else if (!is_temporary(name) && !timer_active(b->store->settle)) {
+        timer_start(b->store->settle, SETTLE_MS);
     }
+}
+
+/* Makes the directory if it must, and watches it. */
+static int bucket_open(struct bucket *b, struct err *e)
+{
+    struct stat st;
+    int r = make_dirs(b->dir, e);
+
+    if (r < 0)
+        return r;
+    b->watch = fswatch_stop(b->watch);
+    if (b->store->watching)
+        r = fswatch_start(&b->watch, b->store->base.loop, b->dir, on_file, b, e);
+    b->ino = r == 0 && stat(b->dir, &st) == 0 ? st.st_ino : 0;
+    return r;
+}
+
+static bool bucket_intact(const struct bucket *b)
+{
+    struct stat st;
+
+    return stat(b->dir, &st) == 0 && st.st_ino == b->ino;
+}
+
+static void renew_all(struct store_file *f);
+
+/* Directories that are gone are made again, and all looked at anew. */
+static void check_all(struct store_file *f)
+{
+    struct err e;
+    bool intact = true;
+
+    for (size_t i = 0; i < N_BUCKETS; i++) {
+        if (bucket_intact(&f->buckets[i]))
+            continue;
+        if (intact)
+            up_tell(f, false, "a directory was deleted; it is made again");
+        intact = false;
+        f->read_anew = true;
+        if (bucket_open(&f->buckets[i], &e) < 0)
+            log_warn(&LG, "directory cannot be watched, will retry", LOG_STR("why", e.text));
+    }
+    if (!intact)
+        renew_all(f); /* before the sweep: ours are not gone */
+    sweep_all(f);
+}
+
+static void on_settled(void *arg)
+{
+    check_all(arg);
 }
 
 static int file_watch(struct store *s, const struct store_watcher *w, void *arg, struct err *e)
@@ -283,14 +373,13 @@ static int file_watch(struct store *s, const struct store_watcher *w, void *arg,
 
     f->watcher = *w;
     f->arg = arg;
+    f->watching = true;
     /* Watch first, then look: what happens in between is seen twice rather than never. */
     for (size_t i = 0; i < N_BUCKETS; i++) {
-        r = fswatch_start(&f->buckets[i].watch, s->loop, f->buckets[i].dir, on_file, &f->buckets[i],
-                          e);
+        r = bucket_open(&f->buckets[i], e);
         if (r < 0)
             return r;
     }
-    f->watching = true;
     f->stats.up = true;
     sweep_all(f);
     if (w->synced)
@@ -303,6 +392,7 @@ static void file_unwatch(struct store *s)
     struct store_file *f = of(s);
 
     f->watching = false;
+    timer_stop(f->settle);
     for (size_t i = 0; i < N_BUCKETS; i++)
         f->buckets[i].watch = fswatch_stop(f->buckets[i].watch);
 }
@@ -374,12 +464,26 @@ static void renew_all(struct store_file *f)
     }
 }
 
+/* Who slept has renewed nothing and saw nothing renewed: all get the time to. */
+static void note_pause(struct store_file *f)
+{
+    uint64_t now = clock_wall_ms();
+
+    if (now > f->swept_ms + TTL_MS) {
+        f->no_expiry_ms = now + TTL_MS;
+        f->read_anew = true;
+        up_tell(f, false, "this process or machine was stopped for a while");
+    }
+    f->swept_ms = now;
+}
+
 static void on_sweep(void *arg)
 {
     struct store_file *f = arg;
 
+    note_pause(f);
+    check_all(f);
     renew_all(f);
-    sweep_all(f);
 }
 
 static char *path_of(struct store_file *f, const struct record *rec)
@@ -450,6 +554,7 @@ static void file_free(struct store *s)
     for (size_t at = 0; f->own && strmap_next(f->own, &at, &key, &value);)
         (void)unlink(((struct own *)value)->path);
     f->sweep = timer_free(f->sweep);
+    f->settle = timer_free(f->settle);
     for (size_t i = 0; i < N_BUCKETS; i++) {
         f->buckets[i].watch = fswatch_stop(f->buckets[i].watch);
         free(f->buckets[i].dir);
@@ -458,23 +563,6 @@ static void file_free(struct store *s)
     (void)strmap_free_with(f->own, own_free);
     free(f->root);
     free(f);
-}
-
-/* mkdir -p */
-static int make_dirs(const char *path, struct err *e)
-{
-    AUTO(mem_free) char *part = xstrdup(path);
-
-    for (char *at = part + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        (void)mkdir(part, 0755); /* the last one tells */
-        *at = '/';
-    }
-    if (mkdir(part, 0755) < 0 && errno != EEXIST)
-        return err_errno(e, -errno, "create directory '%s'", path);
-    return 0;
 }
 
 static const struct store_ops file_ops = {
@@ -502,11 +590,13 @@ int store_file_new(struct store **ret, struct loop *l, const char *root, struct 
         b->store = f;
         b->name = record_bucket((enum record_kind)i);
         b->dir = xasprintf("%s/%s", f->root, b->name);
-        r = make_dirs(b->dir, e);
+        r = bucket_open(b, e);
         if (r < 0)
             return err_wrap(e, r, "file discovery");
     }
     f->sweep = timer_new(l, on_sweep, f);
+    f->settle = timer_new(l, on_settled, f);
+    f->swept_ms = clock_wall_ms();
     timer_start_repeat(f->sweep, SWEEP_MS);
     *ret = TAKE(s);
     return 0;

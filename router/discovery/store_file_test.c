@@ -18,7 +18,8 @@ struct rig {
     char root[64];
     struct loop *loop;
     struct strmap *seen; /* key → JSON */
-    size_t puts, gones, synced;
+    size_t puts, gones, synced, ups, downs;
+    bool up, up_at_end;
 };
 
 static void on_put(void *arg, struct str key, struct str json)
@@ -29,11 +30,13 @@ static void on_put(void *arg, struct str key, struct str json)
     free(strmap_set(rig->seen, key, str_dup(json)));
 }
 
-static void on_gone(void *arg, struct str key)
+static void on_gone(void *arg, struct str key, enum store_end how)
 {
     struct rig *rig = arg;
 
     rig->gones++;
+    rig->up_at_end = rig->up;
+    assert_int_equal(how, STORE_END_SILENT);
     free(strmap_remove(rig->seen, key));
 }
 
@@ -42,13 +45,24 @@ static void on_synced(void *arg)
     ((struct rig *)arg)->synced++;
 }
 
-static const struct store_watcher watcher = {.put = on_put, .gone = on_gone, .synced = on_synced};
+static void on_state(void *arg, bool up, const char *why)
+{
+    struct rig *rig = arg;
+
+    assert_true(why && *why);
+    assert_true(up != rig->up);
+    rig->up = up;
+    *(up ? &rig->ups : &rig->downs) += 1;
+}
+
+static const struct store_watcher watcher = {
+    .put = on_put, .gone = on_gone, .synced = on_synced, .state = on_state};
 
 static void rig_init(struct rig *rig)
 {
     struct err e;
 
-    *rig = (struct rig){.root = "/tmp/store_file_test.XXXXXX", .seen = strmap_new()};
+    *rig = (struct rig){.root = "/tmp/store_file_test.XXXXXX", .seen = strmap_new(), .up = true};
     assert_non_null(mkdtemp(rig->root));
     EXPECT_OK(log_setup("off", false, &e), &e);
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
@@ -232,8 +246,38 @@ static void test_no_directory(void **state)
     rig_done(&rig);
 }
 
+/* Somebody deletes the whole tree under living workers: told as an interruption, and made again. */
+static void test_tree_deleted(void **state)
+{
+    struct record a = endpoint(1, "1.2.3.4:5/a/generate"), b = endpoint(2, "1.2.3.4:6/b/generate");
+    AUTO(mem_free) char *dir = NULL;
+    struct store *worker = NULL, *frontend = NULL;
+    struct rig rig;
+    struct err e;
+
+    (void)state;
+    rig_init(&rig);
+    EXPECT_OK(store_file_new(&worker, rig.loop, rig.root, &e), &e);
+    EXPECT_OK(store_publish(worker, &a, &e), &e);
+    EXPECT_OK(store_publish(worker, &b, &e), &e);
+    EXPECT_OK(store_file_new(&frontend, rig.loop, rig.root, &e), &e);
+    EXPECT_OK(store_watch(frontend, &watcher, &rig, &e), &e);
+    assert_int_equal(strmap_len(rig.seen), 2);
+
+    dir = xasprintf("%s/v1", rig.root);
+    remove_tree(dir);
+    UNTIL(&rig, rig.downs == 1 && rig.ups == 1 && rig.gones == 2);
+    assert_false(rig.up_at_end);            /* so that what went may be kept */
+    UNTIL(&rig, strmap_len(rig.seen) == 2); /* the worker finds out at its next life sign */
+    worker = store_free(worker);
+    UNTIL(&rig, rig.gones == 4);
+    assert_true(rig.up_at_end);
+    frontend = store_free(frontend);
+    rig_done(&rig);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_publish_and_withdraw), T(test_written_in_place), T(test_stale),
-                    T(test_no_directory));
+                    T(test_no_directory), T(test_tree_deleted));
 }

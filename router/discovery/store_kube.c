@@ -24,7 +24,7 @@ static const struct log_target LG = {"dynamo_runtime::discovery::kube"};
 #define DISCOVERY_LABEL "nvidia.com/dynamo-discovery-enabled=true"
 #define FIELD_MANAGER "dynamo-worker"
 
-enum { RETRY_MIN_MS = 200, RETRY_MAX_MS = 10000 };
+enum { RETRY_MIN_MS = 200, RETRY_MAX_MS = 10000, MISMATCH_MS = 30000, LOOKS = 5, SETTLE_MS = 500 };
 
 /* What a pool thread works on; outlives the store when that goes first. */
 struct apply {
@@ -50,6 +50,11 @@ struct store_kube {
     bool apply_due; /* the records changed since the last apply began */
     struct timer *retry;
     uint64_t retry_ms;
+    char *own_pod;
+    struct timer *settle; /* until a vanished resource is believed */
+    struct timer *look;   /* for a mismatch */
+    uint64_t mismatch_ms, matched_ms;
+    char *mismatch; /* in words; NULL = none */
     struct store_stats stats;
 };
 
@@ -70,11 +75,21 @@ static void report(void *arg)
     if (!k->watching)
         return;
     kube_join_report(k->join, &k->on, k->arg, &k->stats);
+    if (kube_join_is_unsettled(k->join) && !timer_active(k->settle))
+        timer_start(k->settle, SETTLE_MS);
     if (!k->synced_told && kube_watch_synced(k->slices) && kube_watch_synced(k->metadata)) {
         k->synced_told = true;
         if (k->on.synced)
             k->on.synced(k->arg);
     }
+}
+
+static void on_settle(void *arg)
+{
+    struct store_kube *k = arg;
+
+    kube_join_settle(k->join);
+    report(k);
 }
 
 /* All changes of a turn are told together: a pod and its metadata often come at once. */
@@ -148,6 +163,49 @@ static void on_synced(void *arg)
     report_later(arg);
 }
 
+/* --- mismatched back ends --------------------------------------------------------------------- */
+
+static char *mismatch_words(const struct store_kube *k)
+{
+    struct kube_mismatch mm = kube_join_mismatch(k->join, k->own_pod);
+
+    if (mm.ready_alone)
+        return xasprintf("discovery: %zu pods are ready (%.100s) but there is no worker metadata: "
+                         "is DYN_DISCOVERY_BACKEND=kubernetes set in them?",
+                         mm.ready_alone, mm.example);
+    if (mm.metadata_alone)
+        return xasprintf(
+            "discovery: %zu pods have worker metadata (%.100s) but none is ready in an "
+            "EndpointSlice labelled " DISCOVERY_LABEL,
+            mm.metadata_alone, mm.example);
+    return NULL;
+}
+
+/* Some time passes between a pod's readiness and its metadata in the best of worlds. */
+static void on_look(void *arg)
+{
+    struct store_kube *k = arg;
+    AUTO(mem_free) char *words = k->synced_told ? mismatch_words(k) : NULL;
+
+    if (!words) {
+        k->matched_ms = loop_now_ms(k->base.loop);
+        k->mismatch = mem_free(k->mismatch);
+    } else if (loop_now_ms(k->base.loop) >= k->matched_ms + k->mismatch_ms) {
+        if (!k->mismatch)
+            log_warn(&LG, words);
+        free(k->mismatch);
+        k->mismatch = TAKE(words);
+    }
+}
+
+static void kube_notes(const struct store *s, void (*note)(void *arg, const char *text), void *arg)
+{
+    const struct store_kube *k = (const struct store_kube *)(const void *)s;
+
+    if (k->mismatch)
+        note(arg, k->mismatch);
+}
+
 static int kube_watch_begin(struct store *s, const struct store_watcher *w, void *arg,
                             struct err *e)
 {
@@ -176,6 +234,8 @@ static int kube_watch_begin(struct store *s, const struct store_watcher *w, void
     k->watching = k->slices_up = k->metadata_up = k->stats.up = true;
     k->slices = kube_watch_start(k->watcher, &slices);
     k->metadata = kube_watch_start(k->watcher, &metadata);
+    k->matched_ms = loop_now_ms(k->base.loop);
+    timer_start_repeat(k->look, MAX(k->mismatch_ms / LOOKS, UINT64_C(1)));
     return 0;
 }
 
@@ -186,6 +246,8 @@ static void kube_unwatch(struct store *s)
     if (!k->watching)
         return;
     k->watching = k->synced_told = false;
+    timer_stop(k->look);
+    timer_stop(k->settle);
     k->slices = kube_watch_stop(k->slices);
     k->metadata = kube_watch_stop(k->metadata);
     k->join = kube_join_free(k->join);
@@ -376,6 +438,8 @@ static void kube_drop(void *arg)
     free(k->ns);
     free(k->pod_name);
     free(k->pod_uid);
+    free(k->own_pod);
+    free(k->mismatch);
     free(k);
 }
 
@@ -387,6 +451,8 @@ static void kube_free_store(struct store *s)
     k->freed = true;
     k->watcher = kube_watcher_free(k->watcher);
     k->retry = timer_free(k->retry);
+    k->look = timer_free(k->look);
+    k->settle = timer_free(k->settle);
     if (k->apply && k->apply->running)
         k->apply->store = NULL;
     else
@@ -402,6 +468,7 @@ static const struct store_ops kube_ops = {
     .withdraw = kube_withdraw,
     .stats = kube_stats,
     .free = kube_free_store,
+    .notes = kube_notes,
 };
 
 static int publisher_new(struct store_kube *k, const struct store_kube_conf *conf, struct err *e)
@@ -427,6 +494,11 @@ int store_kube_new(struct store **ret, struct loop *l, const struct store_kube_c
     for (size_t i = 0; i < ARRAY_LEN(k->own); i++)
         k->own[i] = strmap_new();
     k->retry = timer_new(l, on_retry, k);
+    k->look = timer_new(l, on_look, k);
+    k->settle = timer_new(l, on_settle, k);
+    k->mismatch_ms = conf->mismatch_ms ? conf->mismatch_ms : MISMATCH_MS;
+    if (conf->own_pod)
+        k->own_pod = xstrdup(conf->own_pod);
     r = kube_watcher_new(&k->watcher, l, conf->config, e);
     if (r == 0 && conf->pod_name && *conf->pod_name && conf->pod_uid && *conf->pod_uid)
         r = publisher_new(k, conf, e);

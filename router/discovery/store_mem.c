@@ -108,7 +108,7 @@ static void mem_withdraw(struct store *s, const struct record *rec)
     free(strmap_remove(m->hub->records, buf_str(&key)));
     LIST_FOREACH (other, &m->hub->stores, struct store_mem, in_hub)
         if (other->watching)
-            other->watcher.gone(other->arg, buf_str(&key));
+            other->watcher.gone(other->arg, buf_str(&key), STORE_END_TOLD);
 }
 
 static struct store_stats mem_stats(const struct store *s)

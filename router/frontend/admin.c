@@ -9,13 +9,23 @@
 #include "lib/base/json_put.h"
 #include "lib/net/http_server.h"
 #include "lib/net/nats_link.h"
-#include "router/frontend/api_error.h"
-
-enum { LOADS_MAX = 4096 };
+#include "router/frontend/engines.h"
+#include "router/openai/api_error.h"
+#include "router/sched/signals.h"
+#include "router/sync/kv_events.h"
 
 static void respond_json(struct http_exchange *x, int status, const struct buf *body)
 {
     http_respond(x, status, "application/json", buf_str(body));
+}
+
+/* Of the sets of a model. */
+static bool is_any_ready(const struct model *first)
+{
+    for (const struct model *m = first; m; m = m->next_set)
+        if (m->state == MODEL_READY)
+            return true;
+    return false;
 }
 
 void admin_models(struct http_exchange *x, const struct admin *a)
@@ -31,8 +41,8 @@ void admin_models(struct http_exchange *x, const struct admin *a)
     json_put_cstr(&j, "list");
     json_put_key(&j, "data");
     json_put_array(&j);
-    while (strmap_next(a->serving->models, &at, &name, &model)) {
-        if (((struct model *)model)->state != MODEL_READY)
+    while (strmap_next(a->serving->by_name, &at, &name, &model)) {
+        if (!is_any_ready(model))
             continue;
         json_put_object(&j);
         json_put_key(&j, "id");
@@ -53,66 +63,132 @@ void admin_models(struct http_exchange *x, const struct admin *a)
 /* --- /health and /live -------------------------------------------------------------------------
  */
 
-static void put_instances(struct json_put *j, const struct model_table *t)
+static void put_endpoint(struct json_put *j, const char *ns, const char *component,
+                         const char *endpoint)
 {
+    AUTO(mem_free) char *url = xasprintf("dyn://%s.%s.%s", ns, component, endpoint);
+
+    json_put_cstr(j, url);
+}
+
+static void put_instance(struct json_put *j, const char *const names[3], uint64_t id,
+                         const char *transport, const char *address)
+{
+    json_put_object(j);
+    json_put_key(j, "component");
+    json_put_cstr(j, names[1]);
+    json_put_key(j, "endpoint");
+    json_put_cstr(j, names[2]);
+    json_put_key(j, "namespace");
+    json_put_cstr(j, names[0]);
+    json_put_key(j, "instance_id");
+    json_put_u64(j, id);
+    json_put_key(j, "transport");
+    json_put_object(j);
+    json_put_key(j, transport);
+    json_put_cstr(j, address);
+    json_put_object_end(j);
+    json_put_object_end(j);
+}
+
+/* Plain OpenAI servers stand in no record of discovery, but in the pools of their models. */
+static void put_engines(struct json_put *j, const struct pool *p)
+{
+    const char *const names[] = {p->ns, p->component, p->endpoint};
+    uint64_t id, value;
+
+    for (size_t at = 0; map64_next(&p->workers, &at, &id, &value);)
+        put_instance(j, names, id, "openai", ((struct pool_worker *)(uintptr_t)value)->address);
+}
+
+static void put_instances(struct json_put *j, const struct model_table *t, const struct serving *s)
+{
+    struct str name;
+    void *value;
+
     json_put_key(j, "endpoints");
     json_put_array(j);
-    for (size_t i = 0; i < t->n_models; i++) {
-        const struct served_model *m = &t->models[i];
-        AUTO(mem_free) char *url = xasprintf("dyn://%s.%s.%s", m->ns, m->component, m->endpoint);
+    for (size_t i = 0; i < t->n_models; i++)
+        put_endpoint(j, t->models[i].ns, t->models[i].component, t->models[i].endpoint);
+    for (size_t at = 0; strmap_next(s->models, &at, &name, &value);) {
+        const struct pool *p = ((struct model *)value)->pool;
 
-        json_put_cstr(j, url);
+        if (p->is_stock)
+            put_endpoint(j, p->ns, p->component, p->endpoint);
     }
     json_put_array_end(j);
     json_put_key(j, "instances");
     json_put_array(j);
     for (size_t i = 0; i < t->n_models; i++) {
         const struct served_model *m = &t->models[i];
+        const char *const names[] = {m->ns, m->component, m->endpoint};
 
-        for (size_t k = 0; k < m->n_workers; k++) {
-            json_put_object(j);
-            json_put_key(j, "component");
-            json_put_cstr(j, m->component);
-            json_put_key(j, "endpoint");
-            json_put_cstr(j, m->endpoint);
-            json_put_key(j, "namespace");
-            json_put_cstr(j, m->ns);
-            json_put_key(j, "instance_id");
-            json_put_u64(j, m->workers[k].id);
-            json_put_key(j, "transport");
-            json_put_object(j);
-            json_put_key(j, "tcp");
-            json_put_cstr(j, m->workers[k].address);
-            json_put_object_end(j);
-            json_put_object_end(j);
-        }
+        for (size_t k = 0; k < m->n_workers; k++)
+            put_instance(j, names, m->workers[k].id, "tcp", m->workers[k].address);
     }
+    for (size_t at = 0; strmap_next(s->models, &at, &name, &value);)
+        if (((struct model *)value)->is_stock)
+            put_engines(j, ((struct model *)value)->pool);
     json_put_array_end(j);
+}
+
+struct signal_notes {
+    struct json_put *json;
+    uint64_t now_ms;
+};
+
+static void put_signal_note(void *arg, struct worker_rank w, const struct signal_health *h,
+                            enum signal_verdict verdict)
+{
+    const struct signal_notes *notes = arg;
+    AUTO(buf_done) struct buf why = BUF_NULL;
+
+    (void)verdict;
+    signal_health_reason(h, w, notes->now_ms, &why);
+    if (why.len)
+        json_put_str(notes->json, buf_str(&why));
+}
+
+static void put_signal_notes(struct json_put *j, const struct admin *a)
+{
+    struct signal_notes notes = {j, loop_now_ms(a->serving->loop)};
+    struct str name;
+    void *value;
+
+    for (size_t at = 0; strmap_next(a->serving->models, &at, &name, &value);)
+        scheduler_each_signal(((struct model *)value)->pool->scheduler, put_signal_note, &notes);
+    for (size_t at = 0; strmap_next(a->serving->prefills, &at, &name, &value);)
+        scheduler_each_signal(((struct pool *)value)->scheduler, put_signal_note, &notes);
+}
+
+static void put_note(void *arg, const char *text)
+{
+    json_put_cstr(arg, text);
 }
 
 /* What a user should know although requests are served. */
 static void put_notes(struct json_put *j, const struct admin *a)
 {
+    const struct nats_link *nats = kv_events_nats(a->events);
     struct str name;
     void *value;
     size_t at = 0;
 
     json_put_key(j, "notes");
     json_put_array(j);
-    if (a->nats && !nats_link_stats(a->nats).up)
+    if (nats && !nats_link_stats(nats).up)
         json_put_cstr(j, "KV events: NATS is not reachable; routing goes on with what is known");
-    if (!instances_store_up(a->instances))
-        json_put_cstr(j,
-                      "discovery: the store is not reachable; serving the workers that were known");
+    instances_notes(a->instances, put_note, j);
     while (strmap_next(a->serving->models, &at, &name, &value)) {
         const struct model *m = value;
 
-        if (m->state == MODEL_FAILED) {
+        if (m->why.text[0]) {
             AUTO(mem_free) char *note = xasprintf("model %s: %s", m->name, m->why.text);
 
             json_put_cstr(j, note);
         }
     }
+    put_signal_notes(j, a);
     json_put_array_end(j);
 }
 
@@ -125,7 +201,7 @@ void admin_health(struct http_exchange *x, const struct admin *a)
     json_put_object(&j);
     json_put_key(&j, "status");
     json_put_cstr(&j, "healthy");
-    put_instances(&j, t);
+    put_instances(&j, t, a->serving);
     put_notes(&j, a);
     json_put_object_end(&j);
     respond_json(x, 200, &body);
@@ -145,115 +221,14 @@ void admin_live(struct http_exchange *x, const struct admin *a)
 /* --- /metrics ----------------------------------------------------------------------------------
  */
 
-static struct metric_family *gauge(struct metric_registry *r, const char *name, const char *help,
-                                   const char *const labels[3])
+void admin_metrics(struct http_exchange *x, struct admin *a)
 {
-    struct metric_desc d = {.name = name, .help = help, .type = METRIC_GAUGE};
-
-    for (size_t i = 0; i < 3 && labels[i]; i++)
-        d.labels[i] = labels[i];
-    return metric_family(r, &d);
-}
-
-/* Models and workers come and go: what is not sampled again below is gone from the answer too. */
-static void forget_samples(struct metric_registry *r)
-{
-    static const char *const names[] = {
-        "commutator_router_index_blocks",
-        "commutator_router_index_bytes",
-        "commutator_router_index_orphans",
-        "commutator_router_workers",
-        "dynamo_frontend_worker_active_decode_blocks",
-        "dynamo_frontend_worker_active_prefill_tokens",
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        metric_forget(r, names[i]);
-}
-
-static void sample_index(struct metric_registry *r, const struct model *m)
-{
-    static const char *const by_model[3] = {"model", NULL, NULL};
-    struct prefix_stats s = scheduler_index_stats(m->scheduler);
-
-    metric_set(metric_with(gauge(r, "commutator_router_index_blocks",
-                                 "Blocks of workers in the index", by_model),
-                           m->name),
-               (double)s.entries);
-    metric_set(
-        metric_with(gauge(r, "commutator_router_index_bytes", "Memory of the index", by_model),
-                    m->name),
-        (double)s.bytes);
-    metric_set(metric_with(gauge(r, "commutator_router_index_orphans",
-                                 "Stored events whose parent block was unknown", by_model),
-                           m->name),
-               (double)s.orphans);
-    metric_set(
-        metric_with(gauge(r, "commutator_router_workers", "Workers to choose from", by_model),
-                    m->name),
-        (double)scheduler_workers(m->scheduler));
-}
-
-static void sample_loads(struct metric_registry *r, const struct model *m)
-{
-    static const char *const by_worker[3] = {"worker_id", "dp_rank", "worker_type"};
-    static struct worker_load loads[LOADS_MAX];
-    size_t n = MIN(scheduler_loads(m->scheduler, loads, LOADS_MAX), (size_t)LOADS_MAX);
-
-    for (size_t i = 0; i < n; i++) {
-        char id[24], rank[12];
-
-        (void)snprintf(id, sizeof(id), "%" PRIu64, loads[i].worker.worker_id);
-        (void)snprintf(rank, sizeof(rank), "%" PRIu32, loads[i].worker.dp_rank);
-        metric_set(metric_with(gauge(r, "dynamo_frontend_worker_active_decode_blocks",
-                                     "Blocks of running requests", by_worker),
-                               id, rank, "decode"),
-                   (double)loads[i].active_decode_blocks);
-        metric_set(metric_with(gauge(r, "dynamo_frontend_worker_active_prefill_tokens",
-                                     "Prompt tokens to be computed", by_worker),
-                               id, rank, "decode"),
-                   (double)loads[i].active_prefill_tokens);
-    }
-}
-
-static void sample_links(struct metric_registry *r, const struct admin *a)
-{
-    static const char *const none[3] = {NULL, NULL, NULL};
-    struct plane_stats p = plane_client_stats(a->serving->plane);
-
-    if (a->nats) {
-        struct nats_link_stats n = nats_link_stats(a->nats);
-
-        metric_set(metric_plain(gauge(r, "commutator_nats_up", "Whether NATS is connected", none)),
-                   n.up);
-        metric_set(metric_plain(gauge(r, "commutator_nats_dropped",
-                                      "Messages dropped because a queue was full", none)),
-                   (double)n.dropped_in);
-    }
-    metric_set(metric_plain(gauge(r, "commutator_plane_streams", "Response streams open", none)),
-               (double)p.streams);
-    metric_set(
-        metric_plain(gauge(r, "commutator_plane_connections", "Connections to workers", none)),
-        (double)p.connections);
-    metric_set(metric_plain(gauge(r, "commutator_discovery_up", "Whether discovery works", none)),
-               instances_store_up(a->instances));
-}
-
-void admin_metrics(struct http_exchange *x, const struct admin *a)
-{
-    struct metric_registry *r = a->serving->metrics.registry;
     AUTO(buf_done) struct buf body = BUF_NULL;
-    struct str name;
-    void *model;
-    size_t at = 0;
 
-    forget_samples(r);
-    while (strmap_next(a->serving->models, &at, &name, &model)) {
-        sample_index(r, model);
-        sample_loads(r, model);
-    }
-    sample_links(r, a);
-    metric_print(r, &body);
+    samples_take(&a->samples, a);
+    if (a->engines)
+        engines_measure(a->engines);
+    metric_print(a->serving->metrics.registry, &body);
     http_respond(x, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&body));
 }
 
@@ -262,7 +237,7 @@ void admin_metrics(struct http_exchange *x, const struct admin *a)
 
 static void put_threshold(struct json_put *j, const struct model *m)
 {
-    const struct route_conf *c = scheduler_conf(m->scheduler);
+    const struct route_conf *c = scheduler_conf(m->pool->scheduler);
 
     json_put_object(j);
     json_put_key(j, "model");
@@ -285,8 +260,8 @@ void admin_busy_threshold_get(struct http_exchange *x, const struct admin *a)
     json_put_object(&j);
     json_put_key(&j, "thresholds");
     json_put_array(&j);
-    while (strmap_next(a->serving->models, &at, &name, &value)) {
-        const struct route_conf *c = scheduler_conf(((struct model *)value)->scheduler);
+    while (strmap_next(a->serving->by_name, &at, &name, &value)) {
+        const struct route_conf *c = scheduler_conf(((struct model *)value)->pool->scheduler);
 
         if (!isnan(c->busy_decode_blocks) || !isnan(c->busy_prefill_tokens))
             put_threshold(&j, value);
@@ -356,11 +331,13 @@ void admin_busy_threshold_post(struct http_exchange *x, const struct admin *a)
         api_error_respond(x, &e);
         return;
     }
-    if (!isnan(change.decode))
-        m->busy_decode_blocks = change.decode;
-    if (!isnan(change.prefill))
-        m->busy_prefill_tokens = change.prefill;
-    model_configure(m);
+    for (struct model *set = m; set; set = set->next_set) {
+        if (!isnan(change.decode))
+            set->busy_decode_blocks = change.decode;
+        if (!isnan(change.prefill))
+            set->busy_prefill_tokens = change.prefill;
+        model_configure(set);
+    }
     put_threshold(&j, m);
     respond_json(x, 200, &body);
 }

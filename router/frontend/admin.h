@@ -4,22 +4,26 @@
  */
 #pragma once
 
+#include "router/frontend/samples.h"
 #include "router/frontend/serving.h"
 
+struct engines;
 struct http_exchange;
 struct instances;
-struct nats_link;
+struct kv_events;
 
-/* What they report on; nats NULL when KV events are not used. */
+/* What they report on; events NULL when they are not followed. */
 struct admin {
     struct serving *serving;
     struct instances *instances;
-    struct nats_link *nats;
+    struct kv_events *events;
+    struct engines *engines; /* NULL: none are looked for */
+    struct samples samples;
 };
 
 void admin_models(struct http_exchange *x, const struct admin *a);
 void admin_health(struct http_exchange *x, const struct admin *a);
 void admin_live(struct http_exchange *x, const struct admin *a);
-void admin_metrics(struct http_exchange *x, const struct admin *a);
+void admin_metrics(struct http_exchange *x, struct admin *a);
 void admin_busy_threshold_get(struct http_exchange *x, const struct admin *a);
 void admin_busy_threshold_post(struct http_exchange *x, const struct admin *a);

@@ -5,32 +5,36 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/kube/kube_config.h"
 #include "lib/net/http_server.h"
-#include "lib/net/nats_link.h"
+#include "router/discovery/event_channels.h"
 #include "router/discovery/instances.h"
 #include "router/discovery/store.h"
 #include "router/frontend/admin.h"
-#include "router/frontend/api_error.h"
+#include "router/openai/api_error.h"
+#include "router/frontend/engines.h"
+#include "router/frontend/explain.h"
 #include "router/frontend/live_conf.h"
+#include "router/frontend/models.h"
+#include "router/frontend/replicas.h"
 #include "router/frontend/request.h"
 #include "router/frontend/routing_report.h"
+#include "router/frontend/router_metrics.h"
 #include "router/frontend/serving.h"
+#include "router/sync/kv_events.h"
 #include "router/sync/kv_intake.h"
-#include "router/sync/kv_recovery.h"
+#include "router/sync/load_report.h"
+#include "router/wire/event_bus.h"
 #include "router/wire/plane_client.h"
 
 static const struct log_target LG = {"commutator::frontend"};
+/* Where users of the reference look for it. */
+static const struct log_target LG_PREFILL = {"dynamo_llm::kv_router::prefill_router"};
 
 /* Kubernetes goes on sending for a moment after it has told us to stop (wire.md §9.7). */
 enum { HEAD_BYTES = 64 << 10, IDLE_MS = 120000, ACCEPT_GRACE_MS = 5000 };
-
-/* What feeds one model's scheduler. */
-struct feed {
-    struct kv_intake *intake;
-    struct kv_recovery *recovery;
-};
 
 struct frontend {
     struct loop *loop;
@@ -41,9 +45,14 @@ struct frontend {
     struct admin admin;
     struct kube_config *kube;
     struct store *store;
+    struct store_hub *nowhere; /* of DISCOVERY_MEM: only engines are served */
     struct instances *instances;
-    struct nats_link *nats;
-    struct strmap *feeds; /* model name -> struct feed */
+    struct kv_events *events;         /* NULL: they are not followed */
+    struct strmap *feeds[POOL_ROLES]; /* set of a pool -> struct kv_feed */
+    struct engines *engines;          /* NULL: none are looked for */
+    struct models *models;
+    struct replicas *replicas;
+    bool replica_sync; /* asked for */
     struct http_server *http;
     struct live_conf *live;
     struct routing_report *report;
@@ -57,222 +66,307 @@ struct frontend {
 /* --- models ------------------------------------------------------------------------------------
  */
 
-static struct feed *feed_free(struct feed *fd)
-{
-    if (!fd)
-        return NULL;
-    kv_intake_free(fd->intake);
-    kv_recovery_free(fd->recovery);
-    free(fd);
-    return NULL;
-}
-
 static void drop_feed(void *feed)
 {
-    (void)feed_free(feed);
+    (void)kv_feed_free(feed);
 }
 
-static void drop_model(void *model)
+static void drop_pool(void *pool)
 {
-    (void)model_unref(model);
+    (void)pool_unref(pool);
 }
 
-static void on_gap(void *arg, uint64_t worker_id, uint32_t dp_rank)
+static void start_report(struct frontend *f, struct pool *p)
 {
-    struct feed *fd = arg;
-
-    (void)dp_rank;
-    kv_recovery_ask(fd->recovery, worker_id);
-}
-
-static void start_feed(struct frontend *f, struct model *m)
-{
-    struct feed *fd = xcalloc(1, sizeof(*fd));
-    struct kv_intake_conf conf = {.loop = f->loop,
-                                  .nats = f->nats,
-                                  .scheduler = m->scheduler,
-                                  .metrics = f->serving.metrics.registry,
-                                  .ns = m->ns,
-                                  .component = m->component,
-                                  .endpoint = m->endpoint,
-                                  .gap = on_gap,
-                                  .arg = fd};
+    const struct load_report_conf conf = {.loop = f->loop,
+                                          .bus = kv_events_bus(f->events),
+                                          .scheduler = p->scheduler,
+                                          .ns = p->ns,
+                                          .router_id = f->serving.router_id};
     struct err e;
 
-    if (kv_intake_start(&fd->intake, &conf, &e) < 0) {
-        log_error(&LG, "no KV events for this model", LOG_STR("model", m->name),
+    if (!p->report && load_report_start(&p->report, &conf, &e) < 0)
+        log_error(&LG, "decisions and loads are not published", LOG_STR("model", p->model),
                   LOG_STR("why", e.text));
-        free(fd);
-        return;
-    }
-    fd->recovery = kv_recovery_new(&(struct kv_recovery_conf){.loop = f->loop,
-                                                              .plane = f->serving.plane,
-                                                              .intake = fd->intake,
-                                                              .scheduler = m->scheduler});
-    (void)strmap_set(f->feeds, str_from(m->name), fd);
 }
 
-static void model_is_ready(void *arg, struct model *m)
+static void start_feed(struct frontend *f, struct pool *p)
 {
-    struct frontend *f = arg;
+    const struct kv_feed_conf conf = {p->scheduler, p->ns, p->component, p->endpoint};
+    struct kv_feed *fd;
+    struct err e;
 
-    if (m->state == MODEL_READY)
-        serving_metrics_card(&f->serving.metrics, m);
+    if (kv_feed_start(&fd, f->events, &conf, &e) < 0)
+        log_error(&LG, "no KV events for this model", LOG_STR("model", p->model),
+                  LOG_STR("why", e.text));
+    else
+        (void)strmap_set(f->feeds[p->role], str_from(p->set), fd);
+    start_report(f, p);
 }
 
 static void add_model(struct frontend *f, const struct served_model *found)
 {
-    struct model_conf conf = {.loop = f->loop,
-                              .model_root = f->conf->model_root,
-                              .block_size = (uint32_t)f->conf->kv_block_size,
-                              .route = &f->serving.route,
-                              .ready = model_is_ready,
-                              .arg = f};
-    struct model *m = model_new(found, &conf);
+    struct model *m = models_add(f->models, found);
 
-    log_info(&LG, "model found", LOG_STR("model", m->name), LOG_STR("namespace", m->ns),
-             LOG_STR("component", m->component));
-    (void)strmap_set(f->serving.models, str_from(m->name), m);
-    if (f->nats)
-        start_feed(f, m);
+    m->pool->inhibit_ms = f->conf->inhibit_ms;
+    log_info(&LG, "model found", LOG_STR("model", m->name), LOG_STR("namespace", m->pool->ns),
+             LOG_STR("component", m->pool->component));
+    pool_admit(m->pool, &f->serving.metrics.admission, f->serving.admission);
+    replicas_add(f->replicas, m->pool);
+    if (found->is_stock)
+        engines_pool_added(f->engines, m->pool);
+    else if (f->events)
+        start_feed(f, m->pool);
 }
 
-static void remove_model(struct frontend *f, const char *name)
+static void add_prefill(struct frontend *f, const struct served_model *found)
 {
-    struct model *m = strmap_remove(f->serving.models, str_from(name));
+    struct pool *p = pool_new(f->loop, found, (uint32_t)f->conf->kv_block_size, &f->serving.route);
 
-    log_info(&LG, "model gone", LOG_STR("model", name));
-    feed_free(strmap_remove(f->feeds, str_from(name)));
-    model_unref(m);
+    p->inhibit_ms = f->conf->inhibit_ms;
+    (void)strmap_set(f->serving.prefills, str_from(p->set), p);
+    pool_admit(p, &f->serving.metrics.admission, f->serving.admission);
+    replicas_add(f->replicas, p);
+    if (f->events)
+        start_feed(f, p);
+    log_info(&LG_PREFILL, "Prefill router activated successfully", LOG_STR("model", p->model),
+             LOG_STR("router_mode", ROUTE_MODE_WORDS[f->serving.route.mode]),
+             LOG_STR("namespace", p->ns), LOG_STR("component", p->component));
 }
 
-static void feed_worker(struct frontend *f, const char *model, const struct worker *w)
+static void drop_feed_of(struct frontend *f, const struct pool *p)
 {
-    struct feed *fd = strmap_get(f->feeds, str_from(model));
-    bool indexed = w->card && (w->card->local_indexer || !w->card->has_local_indexer);
-
-    if (!fd)
-        return;
-    kv_recovery_put_worker(fd->recovery, w->id, w->address);
-    if (indexed)
-        kv_recovery_ask(fd->recovery, w->id); /* what it cached before we came */
+    (void)kv_feed_free(strmap_remove(f->feeds[p->role], str_from(p->set)));
 }
 
-static void put_worker(struct frontend *f, struct model *m, const struct worker *w, bool is_new)
+static void remove_model(struct frontend *f, struct pool *p)
 {
-    model_put_worker(m, w);
-    if (!is_new)
-        return;
-    log_info(&LG, "worker found", LOG_U64("worker_id", w->id), LOG_STR("model", m->name),
-             LOG_STR("address", w->address));
-    feed_worker(f, m->name, w);
+    struct model *m = models_remove(f->models, p->set);
+
+    log_info(&LG, "model gone", LOG_STR("model", p->model), LOG_STR("namespace", p->ns));
+    drop_feed_of(f, p);
+    if (m->is_stock)
+        engines_pool_removed(f->engines, m->pool);
+    replicas_remove(f->replicas, m->pool);
+    model_drop(m);
 }
 
-static void remove_worker(struct frontend *f, struct model *m, const struct worker *w)
+static void remove_prefill(struct frontend *f, struct pool *p)
 {
-    struct feed *fd = strmap_get(f->feeds, str_from(m->name));
+    (void)strmap_remove(f->serving.prefills, str_from(p->set));
+    log_info(&LG_PREFILL, "Prefill router deactivated: its last worker has left",
+             LOG_STR("model", p->model));
+    drop_feed_of(f, p);
+    replicas_remove(f->replicas, p);
+    pool_unref(p);
+}
 
-    log_info(&LG, "worker gone", LOG_U64("worker_id", w->id), LOG_STR("model", m->name));
-    if (fd) {
-        kv_recovery_remove_worker(fd->recovery, w->id);
-        kv_intake_forget(fd->intake, w->id);
-    }
-    plane_client_forget(f->serving.plane, model_worker_address(m, w->id));
-    model_remove_worker(m, w->id);
+/* Where the workers of a model that discovery tells about belong; NULL when it is not known. */
+static struct pool *pool_of(const struct frontend *f, const struct served_model *found)
+{
+    struct str set = str_from(found->set ? found->set : found->name);
+    struct model *m;
+
+    if (found->is_prefill)
+        return strmap_get(f->serving.prefills, set);
+    m = strmap_get(f->serving.models, set);
+    return m ? m->pool : NULL;
+}
+
+static void feed_worker(struct frontend *f, const struct pool *p, const struct worker *w)
+{
+    struct kv_feed *fd = strmap_get(f->feeds[p->role], str_from(p->set));
+    const struct model_card *card = w->card;
+
+    if (fd)
+        kv_feed_put_worker(
+            fd, &(struct kv_intake_worker){
+                    .worker_id = w->id,
+                    .address = w->address,
+                    .queries = w->queries,
+                    .dp_start = card ? card->dp_start : 0,
+                    .dp_size = card ? card->dp_size : 1,
+                    .block_size = card ? card->kv_cache_block_size : 0,
+                    .askable = card && (card->local_indexer || !card->has_local_indexer)});
+}
+
+static void put_worker(struct frontend *f, struct pool *p, const struct worker *w, bool is_new)
+{
+    pool_put_worker(p, w);
+    if (w->engine)
+        engines_worker_put(f->engines, p, w);
+    else
+        feed_worker(f, p, w);
+    if (is_new)
+        log_info(&LG, "worker found", LOG_U64("worker_id", w->id), LOG_STR("model", p->model),
+                 LOG_STR("worker_type", POOL_ROLE_WORDS[p->role]), LOG_STR("address", w->address));
+}
+
+static void remove_worker(struct frontend *f, struct pool *p, const struct worker *w)
+{
+    struct kv_feed *fd = strmap_get(f->feeds[p->role], str_from(p->set));
+    uint32_t dp_size = w->card ? w->card->dp_size : 1;
+
+    log_info(&LG, "worker gone", LOG_U64("worker_id", w->id), LOG_STR("model", p->model),
+             LOG_STR("worker_type", POOL_ROLE_WORDS[p->role]));
+    if (w->engine)
+        engines_worker_removed(f->engines, p, w);
+    else if (fd)
+        kv_feed_remove_worker(fd, w->id);
+    plane_client_forget(f->serving.plane, pool_worker_address(p, w->id));
+    for (uint32_t i = 0; i < dp_size; i++)
+        router_metrics_forget(f->serving.router, POOL_ROLE_WORDS[p->role],
+                              (struct worker_rank){w->id, (w->card ? w->card->dp_start : 0) + i});
+    pool_remove_worker(p, w->id);
+}
+
+/* A model is of the source that told of it first: discovery, or the engines' directory. */
+static bool is_of_another_source(const struct frontend *f, const struct served_model *found)
+{
+    const struct model *m = serving_find_model(&f->serving, str_from(found->name));
+
+    if (!m || found->is_prefill || m->is_stock == found->is_stock)
+        return false;
+    log_error(&LG, "model is served already, by workers of the other kind; ignored",
+              LOG_STR("model", m->name),
+              LOG_STR("kind", found->is_stock ? "OpenAI server" : "Dynamo"));
+    return true;
 }
 
 static void on_instances(void *arg, const struct instances_event *ev)
 {
     struct frontend *f = arg;
-    struct model *m = ev->model ? serving_find_model(&f->serving, str_from(ev->model->name)) : NULL;
+    struct pool *p = ev->model ? pool_of(f, ev->model) : NULL;
 
-    if (ev->model && ev->model->is_prefill)
-        return; /* disaggregated prefill is not served yet: decode workers compute prompts
-                   themselves */
+    if (ev->change == MODEL_ADDED ? is_of_another_source(f, ev->model) : ev->model && !p)
+        return;
     switch (ev->change) {
     case MODEL_ADDED:
-        add_model(f, ev->model);
+        if (ev->model->is_prefill)
+            add_prefill(f, ev->model);
+        else
+            add_model(f, ev->model);
         break;
     case MODEL_REMOVED:
-        remove_model(f, ev->model->name);
+        if (ev->model->is_prefill)
+            remove_prefill(f, p);
+        else
+            remove_model(f, p);
+        break;
+    case MODEL_CHANGED:
+        if (!ev->model->is_prefill)
+            models_change(f->models, ev->model);
         break;
     case WORKER_ADDED:
     case WORKER_CHANGED:
-        if (m)
-            put_worker(f, m, ev->worker, ev->change == WORKER_ADDED);
+        if (p)
+            put_worker(f, p, ev->worker, ev->change == WORKER_ADDED);
         break;
     case WORKER_REMOVED:
-        if (m)
-            remove_worker(f, m, ev->worker);
+        if (p)
+            remove_worker(f, p, ev->worker);
         break;
     case CHANNEL_ADDED:
     case CHANNEL_REMOVED:
+        event_channel_follow(kv_events_bus(f->events), ev->channel, ev->change == CHANNEL_ADDED);
+        if (ev->change == CHANNEL_REMOVED)
+            replicas_channel_gone(f->replicas, ev->channel);
         break;
     }
 }
 
-/* --- NATS --------------------------------------------------------------------------------------
+/* --- KV events ---------------------------------------------------------------------------------
  */
 
-static void on_nats(void *arg, bool up)
+/* Publishers of ours on ZeroMQ: other routers find them by their records. */
+static void on_announce(void *arg, const struct event_channel_info *ch, bool there)
 {
     struct frontend *f = arg;
-    struct str model;
-    void *fd;
-    size_t at = 0;
+    struct err e;
 
-    if (!up) {
-        log_warn(&LG, "NATS is not reachable, routing goes on with what is known");
-        return;
-    }
-    log_info(&LG, "NATS connected");
-    /* A worker that stays silent from now on would never show that its events were missed. */
-    while (strmap_next(f->feeds, &at, &model, &fd))
-        kv_recovery_ask_again(((struct feed *)fd)->recovery);
+    if (f->store && event_channel_announce(f->store, ch, there, &e) < 0)
+        log_warn(&LG, "other routers do not hear this one", LOG_STR("topic", ch->topic),
+                 LOG_STR("why", e.text));
 }
 
-static int start_nats(struct frontend *f, struct err *e)
+static int start_events(struct frontend *f, struct err *e)
 {
-    const struct frontend_conf *c = f->conf;
-    struct nats_link_conf conf = {.servers = c->nats_server,
-                                  .user = c->nats_user,
-                                  .password = c->nats_password,
-                                  .token = c->nats_token,
-                                  .credentials_file = c->nats_credentials,
-                                  .name = "dynamo-frontend",
-                                  .state = on_nats,
-                                  .arg = f};
+    struct kv_events_conf conf = frontend_conf_events(f->conf, "dynamo-frontend");
 
-    /* Events are followed in every mode, so that a flip to kv meets a warm index. */
-    if (f->nats || !f->serving.route.use_kv_events)
+    /* Events are followed in every mode, so that a flip to kv meets a warm index. Where nobody can
+     * be discovered, nobody publishes. */
+    if (f->discovery == DISCOVERY_MEM && !f->replica_sync)
         return 0;
-    if (strcmp(c->event_plane, "nats") != 0)
-        return err_set(e, -ENOTSUP, "--event-plane: '%s' is not served yet; use nats",
-                       c->event_plane);
-    return nats_link_start(&f->nats, f->loop, &conf, e);
+    if (f->events || (!f->serving.route.use_kv_events && !f->replica_sync))
+        return 0;
+    conf.loop = f->loop;
+    conf.plane = f->serving.plane;
+    conf.metrics = f->serving.metrics.registry;
+    conf.router_id = f->serving.router_id;
+    conf.announce = on_announce;
+    conf.arg = f;
+    return kv_events_start(&f->events, &conf, e);
 }
 
 /* Events were switched on while running. */
 static void follow_events(struct frontend *f)
 {
     AUTO(model_table_unref) struct model_table *t = instances_table(f->instances);
-    struct str name;
     struct err e;
-    void *model;
-    size_t at = 0;
 
-    if (f->nats || !f->serving.route.use_kv_events)
+    if (f->events || (!f->serving.route.use_kv_events && !f->replica_sync))
         return;
-    if (start_nats(f, &e) < 0) {
+    if (start_events(f, &e) < 0) {
         log_error(&LG, "no KV events", LOG_STR("why", e.text));
         return;
     }
-    f->admin.nats = f->nats;
-    while (strmap_next(f->serving.models, &at, &name, &model))
-        start_feed(f, model);
-    for (size_t i = 0; i < t->n_models; i++)
-        for (size_t k = 0; !t->models[i].is_prefill && k < t->models[i].n_workers; k++)
-            feed_worker(f, t->models[i].name, &t->models[i].workers[k]);
+    f->admin.events = f->events;
+    for (size_t i = 0; i < t->n_channels; i++)
+        event_channel_follow(kv_events_bus(f->events), &t->channels[i], true);
+    for (size_t i = 0; i < t->n_models; i++) {
+        struct pool *p = pool_of(f, &t->models[i]);
+
+        if (!p)
+            continue;
+        start_feed(f, p);
+        for (size_t k = 0; k < t->models[i].n_workers; k++)
+            feed_worker(f, p, &t->models[i].workers[k]);
+    }
+}
+
+/* --- engines without the Dynamo runtime --------------------------------------------------------
+ */
+
+static struct pool *engine_pool_of(void *arg, const struct served_model *m)
+{
+    struct pool *p = pool_of(arg, m);
+
+    return p && p->is_stock ? p : NULL;
+}
+
+static int start_engines(struct frontend *f, struct err *e)
+{
+    const struct frontend_conf *c = f->conf;
+    const struct engines_conf conf = {.loop = f->loop,
+                                      .metrics = f->serving.metrics.registry,
+                                      .urls = c->engine_urls,
+                                      .kube = f->kube,
+                                      .kube_ns = c->pod_namespace,
+                                      .ns = c->ns,
+                                      .model_root = c->model_root,
+                                      .event = on_instances,
+                                      .pool_of = engine_pool_of,
+                                      .arg = f};
+    int r;
+
+    if (!c->engine_urls && !f->kube)
+        return 0;
+    r = engines_start(&f->engines, &conf, e);
+    if (r < 0)
+        return r;
+    f->serving.engines = engines_http(f->engines);
+    f->serving.engine_connect_ms = c->connect_ms;
+    return 0;
 }
 
 /* --- live configuration ------------------------------------------------------------------------
@@ -298,12 +392,27 @@ static const char *overlaid_env(const char *name)
 static void apply_route(struct frontend *f, const struct route_conf *route)
 {
     struct str name;
-    void *model;
-    size_t at = 0;
+    void *value;
 
     f->serving.route = *route;
-    while (strmap_next(f->serving.models, &at, &name, &model))
-        model_configure(model);
+    explain_shadow(f->serving.explain, route->shadows);
+    for (size_t at = 0; strmap_next(f->serving.models, &at, &name, &value);)
+        model_configure(value);
+    for (size_t at = 0; strmap_next(f->serving.prefills, &at, &name, &value);)
+        pool_configure(value, route);
+}
+
+static void apply_admission(struct frontend *f, struct admission_rules *take_rules)
+{
+    struct str name;
+    void *value;
+
+    for (size_t at = 0; strmap_next(f->serving.models, &at, &name, &value);)
+        admission_configure(((struct model *)value)->pool->admission, take_rules);
+    for (size_t at = 0; strmap_next(f->serving.prefills, &at, &name, &value);)
+        admission_configure(((struct pool *)value)->admission, take_rules);
+    admission_rules_free(f->serving.admission);
+    f->serving.admission = take_rules;
 }
 
 static void remember_names(struct frontend *f, const struct strmap *variables)
@@ -321,25 +430,38 @@ static void on_live_conf(void *arg, const struct strmap *variables, uint64_t gen
     struct frontend *f = arg;
     struct serving_metrics *mt = &f->serving.metrics;
     struct frontend_conf fresh = {0};
+    struct admission_rules *rules = NULL;
+    struct tracking_key *tracking;
     struct err e;
     int r;
 
     remember_names(f, variables);
     f->overlay = variables;
     loading = f;
-    r = conf_load(&FRONTEND_CONF_SPEC, &fresh, f->args.argc, f->args.argv, overlaid_env, &e);
+    r = frontend_conf_load(&fresh, f->args.argc, f->args.argv, overlaid_env, &e);
     loading = NULL;
     f->overlay = NULL;
+    if (r == 0)
+        r = admission_rules_load(&rules, &fresh.queue, &e);
+    if (r == 0)
+        r = tracking_load(&tracking, &fresh.tracking, &e);
     if (r < 0) {
+        admission_rules_free(rules);
         metric_add(mt->conf_errors, 1);
         log_error(&LG, "routing configuration refused, keeping the one in force",
                   LOG_U64("generation", generation), LOG_STR("why", e.text));
     } else {
         log_info(&LG, "routing configuration in force", LOG_U64("generation", generation),
                  LOG_STR("mode", ROUTE_MODE_WORDS[fresh.route.mode]),
-                 LOG_STR("was", ROUTE_MODE_WORDS[f->serving.route.mode]));
+                 LOG_STR("was", ROUTE_MODE_WORDS[f->serving.route.mode]),
+                 LOG_STR("policy", ROUTE_POLICY_WORDS[fresh.route.policy]));
         apply_route(f, &fresh.route);
+        apply_admission(f, rules);
+        tracking_free(f->serving.tracking);
+        f->serving.tracking = tracking;
+        f->replica_sync = fresh.replica_sync;
         follow_events(f);
+        replicas_switch(f->replicas, f->replica_sync ? kv_events_bus(f->events) : NULL);
         metric_add(mt->conf_changes, 1);
         metric_set(mt->conf_generation, (double)generation);
     }
@@ -379,6 +501,16 @@ static void completions(struct http_exchange *x, void *arg)
     request_serve(&((struct frontend *)arg)->serving, x, API_COMPLETIONS);
 }
 
+static void explain(struct http_exchange *x, void *arg)
+{
+    explain_answer(((struct frontend *)arg)->serving.explain, x);
+}
+
+static void decisions(struct http_exchange *x, void *arg)
+{
+    explain_list(((struct frontend *)arg)->serving.explain, x);
+}
+
 #define ADMIN_ROUTE(name)                                                                          \
     static void route_##name(struct http_exchange *x, void *arg)                                   \
     {                                                                                              \
@@ -398,6 +530,8 @@ static const struct http_route ROUTES[] = {
     {"GET", "/health", route_health, 1024},
     {"GET", "/live", route_live, 1024},
     {"GET", "/metrics", route_metrics, 1024},
+    {"GET", "/explain/*", explain, 1024},
+    {"GET", "/decisions", decisions, 1024},
     {"GET", "/busy_threshold", route_busy_threshold_get, 1024},
     {"POST", "/busy_threshold", route_busy_threshold_post, 65536},
 };
@@ -417,7 +551,13 @@ static int start_kube(struct frontend *f, struct err *e)
 static int start_discovery(struct frontend *f, struct err *e)
 {
     const struct frontend_conf *c = f->conf;
-    struct instances_conf conf = {.ns_filter = c->ns, .event = on_instances, .arg = f};
+    struct instances_conf conf = {.ns_filter = c->ns,
+                                  .ns_prefix = c->ns_prefix,
+                                  .keep_ms = c->discovery_keep_ms,
+                                  .event = on_instances,
+                                  .arg = f};
+    /* Only ZeroMQ's publishers need a record of this pod. */
+    bool publishes = c->event_plane == EVENT_PLANE_ZMQ && c->pod_name && c->pod_uid;
     int r = 0;
 
     switch (f->discovery) {
@@ -425,34 +565,36 @@ static int start_discovery(struct frontend *f, struct err *e)
         r = start_kube(f, e);
         if (r == 0)
             r = store_kube_new(&f->store, f->loop,
-                               &(struct store_kube_conf){f->kube, c->pod_namespace, NULL, NULL}, e);
+                               &(struct store_kube_conf){.config = f->kube,
+                                                         .ns = c->pod_namespace,
+                                                         .pod_name = publishes ? c->pod_name : NULL,
+                                                         .pod_uid = publishes ? c->pod_uid : NULL,
+                                                         .own_pod = c->pod_name,
+                                                         .mismatch_ms = c->discovery_mismatch_ms},
+                               e);
         break;
     case DISCOVERY_FILE:
         r = store_file_new(&f->store, f->loop, c->file_kv, e);
         break;
-    case DISCOVERY_MEM:
     case DISCOVERY_ETCD:
-        return err_set(
-            e, -ENOTSUP,
-            "discovery: etcd and mem are not served yet; set DYN_DISCOVERY_BACKEND=kubernetes "
-            "or --store-kv file");
+        r = store_etcd_new(&f->store, f->loop, &c->etcd, e);
+        break;
+    case DISCOVERY_MEM:
+        if (!c->engine_urls)
+            return err_set(e, -EINVAL,
+                           "discovery: mem shows nobody the workers of another process; use "
+                           "kubernetes, etcd or file, or name engines by --engine-url");
+        f->nowhere = store_hub_new();
+        f->store = store_mem_new(f->nowhere, f->loop);
+        break;
     }
     return r < 0 ? r : instances_new(&f->instances, f->loop, f->store, &conf, e);
 }
 
 static int start_plane(struct frontend *f, struct err *e)
 {
-    const struct frontend_conf *c = f->conf;
-    struct plane_client_conf conf = {.advertise_ip = c->pod_ip ? c->pod_ip : c->tcp_rpc_host,
-                                     .connect_ms = c->connect_ms,
-                                     .ack_ms = c->ack_ms,
-                                     .call_home_ms = c->call_home_ms,
-                                     .first_item_ms = c->first_token_ms,
-                                     .pool_max = c->pool_max};
+    const struct plane_client_conf conf = frontend_conf_plane(f->conf, "dynamo-frontend");
 
-    if (strcmp(c->request_plane, "tcp") != 0)
-        return err_set(e, -ENOTSUP, "--request-plane: '%s' is not served yet; use tcp",
-                       c->request_plane);
     return plane_client_new(&f->serving.plane, f->loop, &conf, e);
 }
 
@@ -473,16 +615,11 @@ static int start_http(struct frontend *f, struct err *e)
     return http_server_start(&f->http, f->loop, &conf, e);
 }
 
-/* Options that are read for compatibility and change nothing yet: said once, never silently. */
-static void name_what_has_no_effect(const struct frontend_conf *c)
+static int start_explain(struct frontend *f, struct err *e)
 {
-    if (c->replica_sync)
-        log_warn(&LG,
-                 "--router-replica-sync has no effect yet: each replica books its own requests");
-    if (c->enforce_disagg)
-        log_warn(&LG, "--enforce-disagg has no effect yet: prefill workers are not used");
-    if (c->reset_states)
-        log_warn(&LG, "--router-reset-states has no effect: no state is kept in JetStream");
+    struct explain_conf conf = explain_conf_of(f->conf, f->loop, f->serving.metrics.registry);
+
+    return explain_new(&f->serving.explain, &conf, e);
 }
 
 int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_conf *conf,
@@ -495,31 +632,54 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     f->conf = conf;
     f->args = *args;
     f->discovery = frontend_conf_discovery(conf);
-    f->feeds = strmap_new();
+    for (size_t role = 0; role < POOL_ROLES; role++)
+        f->feeds[role] = strmap_new();
     f->seen = strmap_new();
     f->serving.loop = l;
-    f->serving.models = strmap_new();
+    f->serving.prefills = strmap_new();
+    f->models = models_new(l, &f->serving, conf, args->env);
     f->serving.route = conf->route;
     f->serving.requests_max = conf->requests_max;
+    f->replica_sync = conf->replica_sync;
+    f->serving.enforce_disagg = conf->enforce_disagg;
+    f->serving.migration_limit = conf->migration_limit;
+    f->serving.migration_tokens_max = conf->migration_tokens_max;
+    f->serving.router_id = random_u64();
     serving_metrics_init(&f->serving.metrics, conf->metrics_prefix);
-    name_what_has_no_effect(conf);
+    f->replicas = replicas_new(l, f->serving.metrics.registry, f->serving.router_id);
+    f->serving.router = router_metrics_new(f->serving.metrics.registry, f->serving.router_id);
 
-    r = start_plane(f, e);
+    f->serving.overload_status = conf->overload_status == OVERLOAD_529 ? 529 : 503;
+    r = admission_rules_load(&f->serving.admission, &conf->queue, e);
     if (r == 0)
-        r = start_nats(f, e);
+        r = tracking_load(&f->serving.tracking, &conf->tracking, e);
+    if (r == 0)
+        r = start_explain(f, e);
+    if (r == 0)
+        r = start_plane(f, e);
+    if (r == 0)
+        r = start_events(f, e);
+    if (r == 0 && f->replica_sync)
+        replicas_switch(f->replicas, kv_events_bus(f->events));
     if (r == 0)
         r = start_discovery(f, e);
+    if (r == 0)
+        r = start_engines(f, e);
     if (r == 0)
         r = start_live_conf(f, e);
     if (r < 0)
         return r;
-    f->admin = (struct admin){&f->serving, f->instances, f->nats};
+    f->admin = (struct admin){.serving = &f->serving,
+                              .instances = f->instances,
+                              .events = f->events,
+                              .engines = f->engines};
+    samples_init(&f->admin.samples, f->serving.metrics.registry);
     r = start_http(f, e);
     if (r < 0)
         return r;
     log_info(&LG, "serving", LOG_STR("host", conf->http_host), LOG_U64("port", frontend_port(f)),
              LOG_STR("mode", ROUTE_MODE_WORDS[conf->route.mode]),
-             LOG_BOOL("kv_events", f->nats != NULL));
+             LOG_BOOL("kv_events", f->events != NULL));
     *ret = TAKE(f);
     return 0;
 }
@@ -577,13 +737,22 @@ struct frontend *frontend_free(struct frontend *f)
     http_server_free(f->http); /* ends requests, which end their streams and bookings */
     live_conf_free(f->live);
     routing_report_free(f->report);
-    strmap_free_with(f->feeds, drop_feed);
+    for (size_t role = 0; role < POOL_ROLES; role++)
+        strmap_free_with(f->feeds[role], drop_feed);
+    engines_free(f->engines);
+    replicas_free(f->replicas);
     instances_free(f->instances);
-    store_free(f->store);
-    nats_link_free(f->nats);
-    strmap_free_with(f->serving.models, drop_model);
+    f->store = store_free(f->store);
+    store_hub_free(f->nowhere);
+    models_free(f->models);
+    strmap_free_with(f->serving.prefills, drop_pool);
+    kv_events_free(f->events);
     plane_client_free(f->serving.plane);
     kube_config_free(f->kube);
+    explain_free(f->serving.explain);
+    admission_rules_free(f->serving.admission);
+    tracking_free(f->serving.tracking);
+    router_metrics_free(f->serving.router);
     serving_metrics_done(&f->serving.metrics);
     strmap_free(f->seen);
     free(f);

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/frontend/frontend_conf.h"
 
+#include <errno.h>
+#include <math.h>
+
+#include "lib/base/err.h"
+#include "lib/base/json_pull.h"
+#include "router/wire/plane_address.h"
+
 /* Order of enum discovery. */
 static const char *const STORES[] = {"kubernetes", "file", "mem", "etcd", NULL};
 /* 0.9 says kubernetes or kv_store, 1.x names the store itself. */
@@ -12,6 +19,9 @@ enum discovery_backend_word {
     BACKEND_ETCD
 };
 static const char *const BACKENDS[] = {"kv-store", "kubernetes", "file", "mem", "etcd", NULL};
+
+static const char *const EVENT_PLANES[] = {"nats", "zmq", NULL};   /* order of enum event_plane */
+static const char *const OVERLOAD_STATUS[] = {"503", "529", NULL}; /* order of enum overload_word */
 
 #define AT(member) offsetof(struct frontend_conf, member)
 
@@ -35,6 +45,11 @@ static const struct conf_field FIELDS[] = {
      .type = CONF_STR,
      .offset = AT(ns),
      .help = "serve workers of this Dynamo namespace; \"dynamo\" or unset = of all"},
+    {.flag = "namespace-prefix",
+     .env = "DYN_NAMESPACE_PREFIX",
+     .type = CONF_STR,
+     .offset = AT(ns_prefix),
+     .help = "serve workers of every namespace that begins with this; wins over --namespace"},
     {.flag = "router-mode",
      .env = "DYN_ROUTER_MODE",
      .type = CONF_ENUM,
@@ -42,6 +57,40 @@ static const struct conf_field FIELDS[] = {
      .initial = "round-robin",
      .words = ROUTE_MODE_WORDS,
      .help = "how a worker is chosen"},
+    {.flag = "router-policy",
+     .env = "DYN_ROUTER_POLICY",
+     .type = CONF_ENUM,
+     .offset = AT(route.policy),
+     .initial = "dynamo",
+     .words = ROUTE_POLICY_WORDS,
+     .help = "what mode kv chooses by"},
+    {.flag = "router-shadow-policies",
+     .env = "DYN_ROUTER_SHADOW_POLICIES",
+     .type = CONF_SET,
+     .offset = AT(route.shadows),
+     .words = ROUTE_SHADOW_WORDS,
+     .help = "policies that score every request without effect, a comma list"},
+    {.flag = "decision-records",
+     .env = "COMMUTATOR_DECISION_RECORDS",
+     .type = CONF_U64,
+     .offset = AT(decision_records),
+     .initial = "1024",
+     .min = 1,
+     .max = 65536,
+     .help = "decisions that /explain and /decisions remember, some 7 KB each"},
+    {.flag = "record-decisions",
+     .env = "COMMUTATOR_RECORD_DECISIONS",
+     .type = CONF_STR,
+     .offset = AT(record_file),
+     .help = "file to append every decision to, for dynamo-bench decisions"},
+    {.flag = "record-decisions-mb",
+     .env = "COMMUTATOR_RECORD_DECISIONS_MB",
+     .type = CONF_U64,
+     .offset = AT(record_mb),
+     .initial = "64",
+     .min = 1,
+     .max = 65536,
+     .help = "when it has grown so large it becomes FILE.1 and is begun anew"},
     {.flag = "kv-cache-block-size",
      .env = "DYN_KV_CACHE_BLOCK_SIZE",
      .type = CONF_U64,
@@ -65,6 +114,70 @@ static const struct conf_field FIELDS[] = {
      .initial = "0.0",
      .max = 1e6,
      .help = "0 = the cheapest worker; above: a draw by softmax of the cost"},
+    {.flag = "load-aware",
+     .env = "DYN_ROUTER_LOAD_AWARE",
+     .type = CONF_BOOL,
+     .offset = AT(route.load_aware),
+     .initial = "false",
+     .help = "mode kv without caches: only what runs counts; implies --router-mode kv"},
+    {.flag = "router-kv-overlap-score-credit",
+     .env = "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT",
+     .type = CONF_F64,
+     .offset = AT(route.overlap_credit),
+     .initial = "1.0",
+     .max = 1e6,
+     .help = "policy dynamo-1.x: worth of a block cached on the device"},
+    {.flag = "router-kv-overlap-score-credit-decay",
+     .env = "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY",
+     .type = CONF_F64,
+     .offset = AT(route.credit_decay),
+     .initial = "0.0",
+     .max = 1e6,
+     .help = "policy dynamo-1.x: how fast that falls with prompt tokens ahead"},
+    {.flag = "router-host-cache-hit-weight",
+     .env = "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT",
+     .type = CONF_F64,
+     .offset = AT(route.host_weight),
+     .initial = "0.75",
+     .max = 1e6,
+     .help = "policy dynamo-1.x: worth of a block cached in host memory"},
+    {.flag = "router-disk-cache-hit-weight",
+     .env = "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT",
+     .type = CONF_F64,
+     .offset = AT(route.disk_weight),
+     .initial = "0.25",
+     .max = 1e6,
+     .help = "policy dynamo-1.x: worth of a block cached on disk"},
+    {.flag = "router-prefill-load-scale",
+     .env = "DYN_ROUTER_PREFILL_LOAD_SCALE",
+     .type = CONF_F64,
+     .offset = AT(route.prefill_load_scale),
+     .max = 1e6,
+     .help = "policy dynamo-1.x: weight of prefill blocks (default: the overlap score weight)"},
+    {.flag = "router-decode-active-request-weight",
+     .env = "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT",
+     .type = CONF_F64,
+     .offset = AT(route.active_request_weight),
+     .initial = "0.0",
+     .max = 1e6,
+     .help = "policy dynamo-1.x: blocks that a running request counts for"},
+    {.flag = "router-track-prefill-tokens",
+     .env = "DYN_ROUTER_TRACK_PREFILL_TOKENS",
+     .type = CONF_BOOL,
+     .offset = AT(route.track_prefill_tokens),
+     .initial = "true",
+     .help = "count prompt tokens that are to be computed"},
+    {.flag = "router-predicted-ttl-secs",
+     .env = "DYN_ROUTER_PREDICTED_TTL_SECS",
+     .type = CONF_DURATION,
+     .offset = AT(route.predicted_ttl_ms),
+     .initial = "0",
+     .help = "beside events: credit what was routed so lately before it is reported, 0 = off"},
+    {.env = "DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS",
+     .type = CONF_DURATION,
+     .offset = AT(route.expiry_ms),
+     .initial = "300",
+     .help = "silence after which a request counts for nothing on its worker, 0 = never"},
     {.flag = "kv-events",
      .alias = "router-kv-events",
      .env = "DYN_KV_EVENTS",
@@ -73,6 +186,12 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(route.use_kv_events),
      .initial = "true",
      .help = "learn from workers' events; --no-kv-events predicts from routing instead"},
+    {.flag = "router-event-fallback",
+     .env = "DYN_ROUTER_EVENT_FALLBACK",
+     .type = CONF_BOOL,
+     .offset = AT(route.event_fallback),
+     .initial = "true",
+     .help = "predict from routing for a worker whose events do not come"},
     {.flag = "router-ttl",
      .alias = "router-ttl-secs",
      .env = "DYN_ROUTER_TTL",
@@ -81,6 +200,15 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(route.ttl_ms),
      .initial = "120.0",
      .help = "without events: how long a prediction lives"},
+    {.flag = "router-index-memory",
+     .env = "DYN_ROUTER_INDEX_MEMORY",
+     .type = CONF_U64,
+     .offset = AT(route.index_bytes),
+     .initial = "2147483648",
+     .min = 8 << 20,
+     .max = 1e12,
+     .help =
+         "bytes that the index of a model's KV events may take; cold blocks are forgotten then"},
     {.flag = "router-max-tree-size",
      .env = "DYN_ROUTER_MAX_TREE_SIZE",
      .type = CONF_U64,
@@ -129,6 +257,79 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(route.busy_prefill_tokens),
      .max = 1e12,
      .help = "uncomputed prompt tokens from which a worker counts as busy"},
+    {.flag = "active-prefill-tokens-threshold-frac",
+     .env = "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC",
+     .type = CONF_F64,
+     .offset = AT(route.busy_prefill_share),
+     .max = 1e6,
+     .help = "the same as a multiple of the worker's max_num_batched_tokens; either is enough"},
+    {.env = "DYN_HTTP_OVERLOAD_STATUS_CODE",
+     .type = CONF_ENUM,
+     .offset = AT(overload_status),
+     .initial = "503",
+     .words = OVERLOAD_STATUS,
+     .help = "status of requests that there is no room for: 503, as in 0.9, or 529, as in 1.x"},
+    {.flag = "router-queue-threshold",
+     .env = "DYN_ROUTER_QUEUE_THRESHOLD",
+     .type = CONF_F64,
+     .offset = AT(queue.threshold),
+     .max = 1e6,
+     .help = "let requests wait while every worker has more uncomputed prompt tokens than this "
+             "multiple of its max_num_batched_tokens"},
+    {.flag = "router-queue-policy",
+     .env = "DYN_ROUTER_QUEUE_POLICY",
+     .type = CONF_ENUM,
+     .offset = AT(queue.order),
+     .initial = "fcfs",
+     .words = ROUTE_QUEUE_ORDER_WORDS,
+     .help = "which of those that wait goes first: fcfs, lcfs, wspt (short prompts first)"},
+    {.flag = "router-queue-limit",
+     .env = "COMMUTATOR_ROUTER_QUEUE_LIMIT",
+     .type = CONF_U64,
+     .offset = AT(queue.max_requests),
+     .max = 1e9,
+     .help = "requests that may wait, per worker; more are refused; 0 = as --requests-max says"},
+    {.flag = "router-queue-patience",
+     .env = "COMMUTATOR_ROUTER_QUEUE_PATIENCE",
+     .type = CONF_DURATION,
+     .offset = AT(queue.patience_ms),
+     .initial = "30",
+     .help = "a request that has waited so long goes before all of its priority"},
+    {.flag = "router-policy-config",
+     .env = "DYN_ROUTER_POLICY_CONFIG",
+     .type = CONF_STR,
+     .offset = AT(queue.file),
+     .help = "YAML file of policy classes: shares, order, thresholds and bounds of the queue"},
+    {.flag = "router-session-affinity-ttl-secs",
+     .env = "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS",
+     .type = CONF_U64,
+     .offset = AT(route.affinity_ttl_s),
+     .initial = "0",
+     .max = 31536000,
+     .help = "requests with one X-Dynamo-Session-ID stay with a worker until unused so long; "
+             "0 = off"},
+    {.flag = "router-tracking-hash",
+     .env = "DYN_ROUTER_TRACKING_HASH",
+     .type = CONF_ENUM,
+     .offset = AT(tracking.hash),
+     .initial = "public-xxh3-v1",
+     .words = TRACKING_WORDS,
+     .help = "identity of running requests' blocks, for bookings and replicas: public-xxh3-v1, or "
+             "keyed-xxh3-v1, which tells nothing of prompts to who has no key"},
+    {.flag = "router-tracking-key-file",
+     .alias = "router-tracking-hash-key-file",
+     .env = "DYN_ROUTER_TRACKING_KEY_FILE",
+     .env_alias = "DYN_ROUTER_TRACKING_HASH_KEY_FILE",
+     .type = CONF_STR,
+     .offset = AT(tracking.key_file),
+     .help = "keyed-xxh3-v1: file of the 32 secret bytes, the same for all replicas"},
+    {.flag = "router-tracking-key-id",
+     .alias = "router-tracking-hash-key-id",
+     .env = "DYN_ROUTER_TRACKING_KEY_ID",
+     .env_alias = "DYN_ROUTER_TRACKING_HASH_KEY_ID",
+     .type = CONF_STR,
+     .offset = AT(tracking.key_id),
+     .help = "keyed-xxh3-v1: name of that key, likewise"},
     {.flag = "store-kv",
      .env = "DYN_STORE_KV",
      .type = CONF_ENUM,
@@ -147,23 +348,107 @@ static const struct conf_field FIELDS[] = {
      .type = CONF_STR,
      .offset = AT(file_kv),
      .help = "folder of the file store"},
+    {.flag = "discovery-keep",
+     .env = "COMMUTATOR_DISCOVERY_KEEP",
+     .type = CONF_DURATION,
+     .offset = AT(discovery_keep_ms),
+     .initial = "120",
+     .help =
+         "how long workers stay that the store lost (emptied, leases ended while it stood still) "
+         "once it is back; 0 = not at all. While it is away they stay anyhow"},
+    {.env = "COMMUTATOR_DISCOVERY_MISMATCH",
+     .type = CONF_DURATION,
+     .offset = AT(discovery_mismatch_ms),
+     .initial = "30",
+     .help = "Kubernetes: how long ready pods may lack worker metadata, or the other way round, "
+             "before /health tells"},
+    ETCD_CONF_FIELDS(struct frontend_conf, etcd),
     {.flag = "request-plane",
      .env = "DYN_REQUEST_PLANE",
-     .type = CONF_STR,
+     .type = CONF_ENUM,
      .offset = AT(request_plane),
      .initial = "tcp",
-     .help = "tcp"},
+     .words = PLANE_WORDS,
+     .help =
+         "what carries requests; each worker's own record decides for it, so that they may differ"},
     {.flag = "event-plane",
      .env = "DYN_EVENT_PLANE",
-     .type = CONF_STR,
+     .type = CONF_ENUM,
      .offset = AT(event_plane),
      .initial = "nats",
-     .help = "nats"},
+     .words = EVENT_PLANES,
+     .help = "what carries KV events and load"},
+    {.env = "DYN_ZMQ_BROKER_URL",
+     .type = CONF_STR,
+     .offset = AT(zmq_brokers),
+     .help = "events over zmq come by brokers: xsub=tcp://h:p[;...] , xpub=tcp://h:p[;...]"},
+    {.env = "DYN_ZMQ_BROKER_ENABLED",
+     .type = CONF_BOOL,
+     .offset = AT(zmq_find_brokers),
+     .initial = "false",
+     .help = "the same, brokers are found as component zmq_broker"},
+    {.flag = "chat-template-style",
+     .env = "COMMUTATOR_CHAT_TEMPLATE_STYLE",
+     .type = CONF_ENUM,
+     .offset = AT(template_style),
+     .initial = "transformers",
+     .words = TEMPLATE_STYLE_WORDS,
+     .help = "how chat templates print values: as models were trained, or as Dynamo 0.9 does"},
     {.flag = "model-root",
      .env = "COMMUTATOR_MODEL_ROOT",
      .type = CONF_STR,
      .offset = AT(model_root),
      .help = "folder in which model files are looked for when a card's paths are not here"},
+    {.flag = "tokenizer-cache",
+     .env = "DYN_TOKENIZER_CACHE",
+     .type = CONF_BOOL,
+     .offset = AT(tokenizer_cache),
+     .initial = "true",
+     .help = "what a prompt has in common with recent ones, up to the end of a turn, is not "
+             "tokenized again"},
+    {.flag = "tokenizer-cache-bytes",
+     .env = "DYN_TOKENIZER_CACHE_BYTES",
+     .type = CONF_U64,
+     .offset = AT(tokenizer_cache_bytes),
+     .initial = "8388608",
+     .min = 65536,
+     .max = 1e12,
+     .help = "memory for that, for each model: about twice the text of the prompts to remember"},
+    {.flag = "engine-url",
+     .env = "COMMUTATOR_ENGINE_URLS",
+     .type = CONF_LIST,
+     .offset = AT(engine_urls),
+     .help = "serve a plain OpenAI server (vLLM, SGLang, any), too: "
+             "http://host:port[,option=value]...; "
+             "may be repeated.\n      options: kv-events=tcp://host:port|none, kv-replay=, "
+             "block-size=, "
+             "model= (the name here), model-path= (its files)"},
+    {.env = "HF_HOME",
+     .type = CONF_STR,
+     .offset = AT(hf_home),
+     .help = "model files are also looked for, and downloaded to, hub/ below it"},
+    {.env = "HF_HUB_CACHE",
+     .type = CONF_STR,
+     .offset = AT(hf_hub_cache),
+     .help = "that folder itself (default: ~/.cache/huggingface/hub)"},
+    {.env = "HF_ENDPOINT",
+     .type = CONF_STR,
+     .offset = AT(hf_endpoint),
+     .help = "base URL of the model hub, or its mirror, that missing files are downloaded from; "
+             "unset = from none"},
+    {.env = "HF_TOKEN", .type = CONF_STR, .offset = AT(hf_token), .help = "token for it"},
+    {.env = "HF_HUB_OFFLINE",
+     .type = CONF_BOOL,
+     .offset = AT(hf_offline),
+     .initial = "false",
+     .help = "download nothing from it"},
+    {.env = "COMMUTATOR_MODEL_FILE_MB",
+     .type = CONF_U64,
+     .offset = AT(model_file_mb),
+     .initial = "512",
+     .min = 1,
+     .max = 512,
+     .help = "largest file that is downloaded for a model, in MB"},
     {.flag = "model-name", .type = CONF_STR, .offset = AT(model_name), .help = NULL},
     {.flag = "model-path", .type = CONF_STR, .offset = AT(model_path), .help = NULL},
     {.flag = "metrics-prefix",
@@ -177,24 +462,81 @@ static const struct conf_field FIELDS[] = {
      .type = CONF_BOOL,
      .offset = AT(replica_sync),
      .initial = "false",
-     .help = NULL},
+     .help = "tell other routers of the same workers what is placed, and book what they tell"},
+    {.flag = "router-index-dir",
+     .env = "DYN_ROUTER_INDEX_DIR",
+     .type = CONF_STR,
+     .offset = AT(index_folder),
+     .help = "keep the index in a file there, and start with it"},
+    {.flag = "router-index-period",
+     .env = "DYN_ROUTER_INDEX_PERIOD",
+     .type = CONF_DURATION,
+     .offset = AT(index_period_ms),
+     .initial = "30s",
+     .help = "how often that file is written; at the end it always is"},
     {.flag = "router-reset-states",
      .env = "DYN_ROUTER_RESET_STATES",
      .type = CONF_BOOL,
      .offset = AT(reset_states),
      .initial = "false",
-     .help = NULL},
+     .help = "JetStream: purge stream and snapshot at start (those of other replicas too)"},
     {.flag = "router-snapshot-threshold",
      .env = "DYN_ROUTER_SNAPSHOT_THRESHOLD",
      .type = CONF_U64,
      .offset = AT(snapshot_threshold),
      .initial = "1000000",
-     .help = NULL},
+     .help = "JetStream: messages above which the stream is replaced by a snapshot; 0 = never"},
+    {.env = "DYN_NATS_STREAM_MAX_AGE",
+     .type = CONF_DURATION,
+     .offset = AT(stream_max_age_ms),
+     .initial = "3600",
+     .help = "JetStream: how long a stream that we make keeps events"},
     {.flag = "enforce-disagg",
+     .env = "DYN_ENFORCE_DISAGG",
      .type = CONF_BOOL,
      .offset = AT(enforce_disagg),
      .initial = "false",
-     .help = NULL},
+     .help = "without a prefill worker fail a request, instead of letting the decode worker "
+             "compute the prompt"},
+    {.flag = "router-conditional-disagg",
+     .env = "DYN_ROUTER_CONDITIONAL_DISAGG",
+     .type = CONF_BOOL,
+     .offset = AT(route.bypass.enabled),
+     .initial = "false",
+     .help = "mode kv: let decode workers compute prompts that are not worth a prefill worker"},
+    {.flag = "router-conditional-disagg-config",
+     .env = "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG",
+     .type = CONF_STR,
+     .offset = AT(bypass_json),
+     .help = "the five settings below as JSON: policy, eff_isl_threshold, "
+             "eff_isl_ratio_threshold, prefill_busy_threshold, decode_busy_threshold"},
+    {.env = "DYN_ROUTER_CONDITIONAL_DISAGG_POLICY",
+     .type = CONF_ENUM,
+     .offset = AT(route.bypass.policy),
+     .initial = "isl_bounding",
+     .words = BYPASS_POLICY_WORDS,
+     .help = "isl_bounding, prefill_load or isl_or_load"},
+    {.env = "DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_THRESHOLD",
+     .type = CONF_U64,
+     .offset = AT(route.bypass.isl),
+     .initial = "2048",
+     .help = "isl: prompts with fewer uncached tokens on the decode worker…"},
+    {.env = "DYN_ROUTER_CONDITIONAL_DISAGG_EFF_ISL_RATIO_THRESHOLD",
+     .type = CONF_F64,
+     .offset = AT(route.bypass.isl_ratio),
+     .initial = "0.7",
+     .max = 1e6,
+     .help = "…and with a smaller share of them"},
+    {.env = "DYN_ROUTER_CONDITIONAL_DISAGG_PREFILL_BUSY_THRESHOLD",
+     .type = CONF_F64,
+     .offset = AT(route.bypass.prefill_busy),
+     .max = 1e6,
+     .help = "load: the prefill worker has more than this many batches of tokens to compute"},
+    {.env = "DYN_ROUTER_CONDITIONAL_DISAGG_DECODE_BUSY_THRESHOLD",
+     .type = CONF_F64,
+     .offset = AT(route.bypass.decode_busy),
+     .max = 1e6,
+     .help = "but never to a decode worker with a larger share of its blocks in use"},
     {.env = "DYN_HTTP_BODY_LIMIT_MB",
      .type = CONF_U64,
      .offset = AT(body_limit_mb),
@@ -268,16 +610,56 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(ack_ms),
      .initial = "5",
      .help = "from sending a request to the worker's acknowledgement"},
+    {.env = "DYN_NATS_REQUEST_TIMEOUT_SECS",
+     .type = CONF_DURATION,
+     .offset = AT(nats_ack_ms),
+     .initial = "10",
+     .help = "the same over NATS"},
+    {.env = "DYN_HTTP_REQUEST_TIMEOUT",
+     .type = CONF_DURATION,
+     .offset = AT(http_ack_ms),
+     .initial = "5",
+     .help = "the same over HTTP"},
     {.env = "COMMUTATOR_CALL_HOME_TIMEOUT",
      .type = CONF_DURATION,
      .offset = AT(call_home_ms),
      .initial = "10",
      .help = "from there to the worker's call home"},
-    {.env = "COMMUTATOR_FIRST_TOKEN_TIMEOUT",
+    {.flag = "first-token-timeout",
+     .env = "COMMUTATOR_FIRST_TOKEN_TIMEOUT",
      .type = CONF_DURATION,
      .offset = AT(first_token_ms),
      .initial = "600",
-     .help = "from there to the first token, queueing in the engine included"},
+     .help =
+         "from choosing a worker to its first token, queueing in the engine included; then another "
+         "worker is asked; 0 = no limit"},
+    {.flag = "output-gap-timeout",
+     .env = "COMMUTATOR_OUTPUT_GAP_TIMEOUT",
+     .type = CONF_DURATION,
+     .offset = AT(gap_ms),
+     .initial = "0",
+     .help = "between two tokens of a worker; then it counts as lost; 0 = no limit"},
+    {.flag = "migration-limit",
+     .env = "DYN_MIGRATION_LIMIT",
+     .type = CONF_U64,
+     .offset = AT(migration_limit),
+     .initial = "0",
+     .max = 4294967295,
+     .help = "how often a request whose worker is lost goes on at another; the model card's limit "
+             "counts "
+             "when it is higher"},
+    {.flag = "migration-max-seq-len",
+     .env = "DYN_MIGRATION_MAX_SEQ_LEN",
+     .type = CONF_U64,
+     .offset = AT(migration_tokens_max),
+     .initial = "0",
+     .max = 4294967295,
+     .help = "tokens of prompt and answer beyond which it does not any more; 0 = no limit"},
+    {.env = "DYN_RUNTIME_INHIBITED_DURATION_SECS",
+     .type = CONF_DURATION,
+     .offset = AT(inhibit_ms),
+     .initial = "5",
+     .help = "how long a worker that failed is passed over, unless discovery tells of it before"},
     {.env = "DYN_TCP_POOL_SIZE",
      .type = CONF_U64,
      .offset = AT(pool_max),
@@ -314,6 +696,60 @@ const struct conf_spec FRONTEND_CONF_SPEC = {
     .n_fields = ARRAY_LEN(FIELDS),
 };
 
+/* Each key of the JSON object is one of the variables above, in lower case and without its head. */
+static int set_bypass(struct frontend_conf *c, struct str key, struct str value, struct err *e)
+{
+    static const char *const keys[] = {"policy", "eff_isl_threshold", "eff_isl_ratio_threshold",
+                                       "prefill_busy_threshold", "decode_busy_threshold"};
+    AUTO(mem_free) char *name = xasprintf("DYN_ROUTER_CONDITIONAL_DISAGG_%.*s", STR_ARG(key));
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (!str_is(key, keys[i]))
+            continue;
+        for (char *at = name; *at; at++)
+            if (*at >= 'a' && *at <= 'z')
+                *at = (char)(*at - 'a' + 'A');
+        if (value.len >= 2 && value.ptr[0] == '"')
+            value = str_slice(value.ptr + 1, value.len - 2);
+        return str_is(value, "null") ? 0
+                                     : conf_set(&FRONTEND_CONF_SPEC, c, str_from(name), value, e);
+    }
+    return err_set(e, -EINVAL, "unknown key '%.*s'", STR_ARG(key));
+}
+
+static int load_bypass(struct frontend_conf *c, struct err *e)
+{
+    struct json_pull p;
+    struct str key, value;
+    int r = 0;
+
+    json_pull_init(&p, str_from(c->bypass_json));
+    if (json_pull_object(&p))
+        while (r == 0 && json_pull_key(&p, &key) && json_pull_skip(&p, &value))
+            r = set_bypass(c, key, value, e);
+    if (r == 0)
+        r = json_pull_end(&p, e);
+    return r < 0 ? err_wrap(e, r, "--router-conditional-disagg-config") : 0;
+}
+
+int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
+                       const char *(*env)(const char *name), struct err *e)
+{
+    const struct bypass_conf *bypass = &ret->route.bypass;
+    int r = conf_load(&FRONTEND_CONF_SPEC, ret, argc, argv, env, e);
+
+    if (r == 0 && ret->bypass_json)
+        r = load_bypass(ret, e);
+    if (r == 0 && bypass->enabled && bypass->policy != BYPASS_ISL_BOUNDING &&
+        isnan(bypass->prefill_busy))
+        r = err_set(e, -EINVAL,
+                    "--router-conditional-disagg: policy %s needs prefill_busy_threshold",
+                    BYPASS_POLICY_WORDS[bypass->policy]);
+    if (r == 0 && ret->route.load_aware)
+        ret->route.mode = ROUTE_KV; /* as in 1.x */
+    return r;
+}
+
 enum discovery frontend_conf_discovery(const struct frontend_conf *c)
 {
     switch ((enum discovery_backend_word)c->discovery_backend) {
@@ -334,5 +770,6 @@ enum discovery frontend_conf_discovery(const struct frontend_conf *c)
 bool frontend_conf_is_routing(struct str env_name)
 {
     return str_starts(env_name, STR("DYN_ROUTER_")) || str_starts(env_name, STR("DYN_KV_")) ||
-           (str_starts(env_name, STR("DYN_ACTIVE_")) && str_ends(env_name, STR("_THRESHOLD")));
+           str_starts(env_name, STR("COMMUTATOR_ROUTER_")) ||
+           (str_starts(env_name, STR("DYN_ACTIVE_")) && str_has(env_name, STR("_THRESHOLD")));
 }

@@ -9,38 +9,77 @@
 #include <stdint.h>
 
 #include "lib/base/conf.h"
+#include "router/discovery/etcd_client.h"
+#include "router/frontend/admission.h"
+#include "router/frontend/tracking.h"
 #include "router/sched/route_conf.h"
+#include "router/sync/kv_events.h"
+#include "router/token/template.h"
+#include "router/wire/plane_client.h"
 
+enum event_plane { EVENT_PLANE_NATS, EVENT_PLANE_ZMQ };
 enum discovery { DISCOVERY_KUBERNETES, DISCOVERY_FILE, DISCOVERY_MEM, DISCOVERY_ETCD };
 
 struct frontend_conf {
     char *http_host;
     uint64_t http_port;
-    char *ns;
+    char *ns, *ns_prefix;
     int store_kv;          /* enum discovery */
     int discovery_backend; /* enum discovery_backend_word; wins over store_kv */
     char *file_kv;
-    char *request_plane, *event_plane;
+    struct etcd_conf etcd;
+    uint64_t discovery_keep_ms, discovery_mismatch_ms;
+    int request_plane; /* enum plane_kind; each worker's record says which is its own */
+    int event_plane;   /* enum event_plane */
+    char *zmq_brokers;
+    bool zmq_find_brokers;
+    char *engine_urls; /* engine_spec texts between spaces */
     char *model_root, *model_name, *model_path;
+    char *hf_home, *hf_hub_cache, *hf_endpoint, *hf_token;
+    bool hf_offline;
+    uint64_t model_file_mb;
+    int template_style; /* enum template_style */
     char *metrics_prefix;
     uint64_t kv_block_size;
+    bool tokenizer_cache;
+    uint64_t tokenizer_cache_bytes;
     struct route_conf route;
+    struct admission_options queue;
+    struct tracking_options tracking;
+    int overload_status; /* enum overload_word */
     bool replica_sync, reset_states, enforce_disagg;
-    uint64_t snapshot_threshold;
+    char *bypass_json; /* read into route.bypass */
+    uint64_t snapshot_threshold, stream_max_age_ms;
+    char *index_folder; /* NULL = the index is not kept */
+    uint64_t index_period_ms;
+    uint64_t decision_records, record_mb;
+    char *record_file;
     uint64_t body_limit_mb, connections_max, requests_max;
     uint64_t drain_ms;
     char *nats_server, *nats_user, *nats_password, *nats_token, *nats_credentials;
     char *pod_name, *pod_uid, *pod_namespace, *pod_ip, *tcp_rpc_host;
-    uint64_t connect_ms, ack_ms, call_home_ms, first_token_ms;
+    uint64_t connect_ms, ack_ms, nats_ack_ms, http_ack_ms, call_home_ms, first_token_ms, gap_ms;
     uint64_t pool_max;
+    uint64_t migration_limit, migration_tokens_max; /* of the latter, 0 = no limit */
+    uint64_t inhibit_ms;
     char *routing_config_map, *routing_file;
     char *log_filter;
     bool log_jsonl;
 };
 
+enum overload_word { OVERLOAD_503, OVERLOAD_529 };
+
 extern const struct conf_spec FRONTEND_CONF_SPEC;
+
+/* conf_load() and what takes more than a table; free with conf_done() in every case. */
+MUST_CHECK int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
+                                  const char *(*env)(const char *name), struct err *e);
 
 /* Which store to use: DYN_DISCOVERY_BACKEND in either generation's words, else --store-kv. */
 enum discovery frontend_conf_discovery(const struct frontend_conf *c);
+/* How workers are reached. Borrows @c. */
+struct plane_client_conf frontend_conf_plane(const struct frontend_conf *c, const char *program);
+/* Where events come from; the caller adds loop, plane and metrics. Borrows @c. */
+struct kv_events_conf frontend_conf_events(const struct frontend_conf *c, const char *program);
 /* Whether a variable belongs to the live routing configuration. */
 bool frontend_conf_is_routing(struct str env_name);

@@ -4,23 +4,35 @@
 #include <errno.h>
 #include <math.h>
 
+#include "lib/base/digest.h"
 #include "lib/base/json_tree.h"
 #include "lib/base/log.h"
-#include "lib/base/map64.h"
 #include "lib/net/file.h"
+#include "router/frontend/card_objects.h"
+#include "router/openai/reply.h"
 
 static const struct log_target LG = {"commutator::frontend::model"};
 
-enum { FILE_BYTES_MAX = 64 << 20, EOS_MAX = 64, SPARE_MAX = 8 };
+enum {
+    FILE_BYTES_MAX = 64 << 20,
+    EOS_MAX = 64,
+    SPARE_MAX = 8,
+    RETRY_MS = 5000,
+    RETRY_MAX_MS = 300000,
+};
 
-/* --- loading, on a pool thread -----------------------------------------------------------------
+/* --- loading, on a side thread -----------------------------------------------------------------
  */
 
 /* What loading reads and gives; the model itself is not touched meanwhile. */
 struct load {
     struct model *m; /* holds a reference */
     struct model_card *card;
-    char *model_root;
+    const struct model_places *places; /* outlive the side pool */
+    struct buf *object_bytes;          /* n_objects: what has been read from NATS */
+    struct model_bytes *objects;
+    size_t n_objects;
+    unsigned n_fetched, n_differ;
     struct tokenizer *tokenizer;
     struct chat *chat;
     uint32_t eos_ids[EOS_MAX];
@@ -89,23 +101,40 @@ static int load_chat(struct load *l, const struct model_files *files)
         r = file_read(files->chat_template, FILE_BYTES_MAX, &template, &l->e);
     if (r < 0)
         return r;
-    r = chat_load(&l->chat, config, buf_str(&template), &l->e);
+    r = chat_load(&l->chat, config, buf_str(&template), l->m->conf.template_style, &l->e);
     return r == -ENOENT ? 0 : r; /* without a template the model serves completions */
+}
+
+static int load_tokenizer(struct load *l, const struct model_files *files)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    AUTO(buf_done) struct buf config = BUF_NULL;
+    AUTO(buf_done) struct buf tokenizer_config = BUF_NULL;
+    struct tokenizer_files f;
+    int r = file_read(files->tokenizer, FILE_BYTES_MAX, &text, &l->e);
+
+    if (r == 0 && files->config)
+        r = file_read(files->config, FILE_BYTES_MAX, &config, &l->e);
+    if (r == 0 && files->tokenizer_config)
+        r = file_read(files->tokenizer_config, FILE_BYTES_MAX, &tokenizer_config, &l->e);
+    if (r < 0)
+        return r;
+    f = (struct tokenizer_files){buf_str(&text), buf_str(&config), buf_str(&tokenizer_config)};
+    return tokenizer_load_files(&l->tokenizer, &f, &l->e);
 }
 
 static int load_files(struct load *l)
 {
     AUTO(model_files_done) struct model_files files = {0};
-    AUTO(buf_done) struct buf text = BUF_NULL;
-    int r = model_files_resolve(l->card, l->model_root, &files, &l->e);
+    int r = model_files_resolve(l->card, l->places, l->objects, l->n_objects, &files, &l->e);
 
     if (r < 0)
         return r;
+    l->n_fetched = files.n_fetched;
+    l->n_differ = files.n_differ;
     if (!files.tokenizer)
-        return err_set(&l->e, -ENOTSUP, "its card names no tokenizer.json");
-    r = file_read(files.tokenizer, FILE_BYTES_MAX, &text, &l->e);
-    if (r == 0)
-        r = tokenizer_load(&l->tokenizer, buf_str(&text), &l->e);
+        return err_set(&l->e, -ENOTSUP, "its card names no tokenizer");
+    r = load_tokenizer(l, &files);
     if (r < 0)
         return err_wrap(&l->e, r, "tokenizer");
     r = load_chat(l, &files);
@@ -121,34 +150,127 @@ static void load_work(void *arg)
     l->r = load_files(l);
 }
 
+/* A way of writing that is not read here leaves the answer as the model wrote it. */
+static void check_parsers(const struct model *m)
+{
+    const char *calls = m->card->tool_call_parser, *thoughts = m->card->reasoning_parser;
+
+    if (calls && !reply_find_calls(calls))
+        log_warn(&LG, "tool_call_parser is not supported, calls of tools stay in the content",
+                 LOG_STR("model", m->name), LOG_STR("parser", calls));
+    if (thoughts && !reply_find_thoughts(thoughts))
+        log_warn(&LG, "reasoning_parser is not supported, thoughts stay in the content",
+                 LOG_STR("model", m->name), LOG_STR("parser", thoughts));
+}
+
+/* Its engines answer all the same; what is missing is what caches are looked up by. */
+static void ready_without_tokenizer(struct model *m, const struct err *why)
+{
+    m->state = MODEL_READY;
+    (void)err_set(&m->why, -ENOENT, "no tokenizer here (%s): %s", why->text,
+                  pool_tokenizer(m->pool) ? "an engine tokenizes prompts, a round trip each"
+                                          : "requests are routed by load, not by caches");
+    log_warn(&LG, "model ready, without a tokenizer", LOG_STR("model", m->name),
+             LOG_STR("why", m->why.text));
+    model_configure(m);
+}
+
+static void take_loaded(struct model *m, struct load *l)
+{
+    m->tokenizer = TAKE(l->tokenizer);
+    if (m->conf.prompt_cache_bytes)
+        m->prompt_cache = prompt_cache_new(m->tokenizer, m->conf.prompt_cache_bytes, random_u64());
+    m->chat = TAKE(l->chat);
+    m->n_eos_ids = l->n_eos_ids;
+    m->eos_ids = xreallocarray(NULL, MAX(l->n_eos_ids, (size_t)1), sizeof(*m->eos_ids));
+    memcpy(m->eos_ids, l->eos_ids, l->n_eos_ids * sizeof(*m->eos_ids));
+    m->n_fetched = l->n_fetched;
+    m->n_differ = l->n_differ;
+    m->state = MODEL_READY;
+    check_parsers(m);
+    log_info(&LG, "model ready", LOG_STR("model", m->name), LOG_STR("mdc_sum", m->card->mdc_sum),
+             LOG_BOOL("chat", m->chat != NULL),
+             LOG_U64("block_size", scheduler_block_size(m->pool->scheduler)),
+             LOG_U64("context_length", m->card->context_length),
+             LOG_U64("files_fetched", m->n_fetched), LOG_U64("files_differ", m->n_differ));
+}
+
+static void take_failure(struct model *m, struct load *l)
+{
+    uint64_t wait_ms = m->conf.retry_ms ? m->conf.retry_ms : RETRY_MS;
+
+    for (unsigned i = 0; i < m->failures && wait_ms < RETRY_MAX_MS; i++)
+        wait_ms *= 2;
+    wait_ms = MIN(wait_ms, (uint64_t)RETRY_MAX_MS);
+    m->failures++;
+    m->why = l->e;
+    m->state = MODEL_FAILED;
+    log_error(&LG, "model cannot be served, trying again", LOG_STR("model", m->name),
+              LOG_STR("why", l->e.text), LOG_U64("in_ms", wait_ms));
+    timer_start(m->retry, wait_ms);
+}
+
 static void load_done(void *arg)
 {
     struct load *l = arg;
     struct model *m = l->m;
 
-    if (l->r == 0) {
-        m->tokenizer = TAKE(l->tokenizer);
-        m->chat = TAKE(l->chat);
-        m->n_eos_ids = l->n_eos_ids;
-        m->eos_ids = xreallocarray(NULL, MAX(l->n_eos_ids, (size_t)1), sizeof(*m->eos_ids));
-        memcpy(m->eos_ids, l->eos_ids, l->n_eos_ids * sizeof(*m->eos_ids));
-        m->state = MODEL_READY;
-        log_info(&LG, "model ready", LOG_STR("model", m->name), LOG_BOOL("chat", m->chat != NULL),
-                 LOG_U64("block_size", scheduler_block_size(m->scheduler)),
-                 LOG_U64("context_length", m->card->context_length));
-    } else {
-        m->why = l->e;
-        m->state = MODEL_FAILED;
-        log_error(&LG, "model cannot be served", LOG_STR("model", m->name),
-                  LOG_STR("why", l->e.text));
+    if (!m->dropped) {
+        if (l->r == 0)
+            take_loaded(m, l);
+        else if (m->is_stock)
+            ready_without_tokenizer(m, &l->e);
+        else
+            take_failure(m, l);
+        m->conf.ready(m->conf.arg, m);
     }
-    m->conf.ready(m->conf.arg, m);
     tokenizer_free(l->tokenizer);
     chat_free(l->chat);
-    model_card_unref(l->card);
+    for (size_t i = 0; i < l->n_objects; i++)
+        buf_done(&l->object_bytes[i]);
+    free(l->object_bytes);
+    free(l->objects);
+    model_card_unref(l->card); /* the paths of the objects are its own */
     model_unref(m);
-    free(l->model_root);
     free(l);
+}
+
+static void on_objects(void *arg, int r, const struct model_bytes *files, size_t n,
+                       const struct err *e)
+{
+    struct load *l = arg;
+
+    if (r < 0) {
+        l->r = r;
+        l->e = *e;
+        load_done(l);
+        return;
+    }
+    l->object_bytes = xcalloc(n, sizeof(*l->object_bytes));
+    l->objects = xcalloc(n, sizeof(*l->objects));
+    for (; l->n_objects < n; l->n_objects++) {
+        struct buf *b = &l->object_bytes[l->n_objects];
+
+        buf_put_str(b, files[l->n_objects].bytes);
+        l->objects[l->n_objects] = (struct model_bytes){files[l->n_objects].path, buf_str(b)};
+    }
+    side_pool_run(l->m->conf.side, load_work, load_done, l);
+}
+
+static void load(void *arg)
+{
+    struct model *m = arg;
+    struct load *l = xcalloc(1, sizeof(*l));
+
+    l->m = model_ref(m);
+    l->card = model_card_ref(m->card);
+    l->places = m->conf.places;
+    /* What a thread that was never begun would leave behind. */
+    l->r = err_set(&l->e, -ECANCELED, "stopped");
+    if (card_has_objects(l->card))
+        card_objects_get(m->conf.objects, l->card, on_objects, l);
+    else
+        side_pool_run(m->conf.side, load_work, load_done, l);
 }
 
 /* --- the model ---------------------------------------------------------------------------------
@@ -164,30 +286,21 @@ static char *lower(const char *name)
     return copy;
 }
 
-struct model *model_new(const struct served_model *found, const struct model_conf *conf)
+struct model *model_new(const struct served_model *found, const struct model_conf *conf,
+                        struct pool *pool)
 {
     struct model *m = xcalloc(1, sizeof(*m));
-    struct load *l = xcalloc(1, sizeof(*l));
-    uint32_t block_size = conf->block_size ? conf->block_size : found->card->kv_cache_block_size;
 
     m->refs = 1;
     m->conf = *conf;
     m->name = xstrdup(found->name);
     m->label = lower(found->name);
     m->card = model_card_ref(found->card);
-    m->ns = xstrdup(found->ns);
-    m->component = xstrdup(found->component);
-    m->endpoint = xstrdup(found->endpoint);
+    m->is_stock = found->is_stock;
     m->busy_decode_blocks = m->busy_prefill_tokens = NAN;
-    m->scheduler = scheduler_new(MAX(block_size, 1u), conf->route);
-    m->addresses = xcalloc(1, sizeof(*m->addresses));
-    m->inhibited = xcalloc(1, sizeof(*m->inhibited));
-    model_configure(m);
-
-    l->m = model_ref(m);
-    l->card = model_card_ref(m->card);
-    l->model_root = conf->model_root ? xstrdup(conf->model_root) : NULL;
-    loop_work(conf->loop, load_work, load_done, l);
+    m->pool = pool ? pool_ref(pool) : pool_new(conf->loop, found, conf->block_size, conf->route);
+    m->retry = timer_new(conf->loop, load, m);
+    load(m);
     return m;
 }
 
@@ -197,15 +310,13 @@ struct model *model_ref(struct model *m)
     return m;
 }
 
-static void free_addresses(struct map64 *addresses)
+struct model *model_drop(struct model *m)
 {
-    uint64_t id, text;
-    size_t at = 0;
-
-    while (map64_next(addresses, &at, &id, &text))
-        free((char *)(uintptr_t)text);
-    map64_done(addresses);
-    free(addresses);
+    if (!m)
+        return NULL;
+    m->dropped = true;
+    timer_stop(m->retry);
+    return model_unref(m);
 }
 
 struct model *model_unref(struct model *m)
@@ -215,19 +326,15 @@ struct model *model_unref(struct model *m)
     for (size_t i = 0; i < m->n_spare; i++)
         tokenizer_scratch_free(m->spare[i]);
     free(m->spare);
-    free_addresses(m->addresses);
-    map64_done(m->inhibited);
-    free(m->inhibited);
-    scheduler_free(m->scheduler);
+    timer_free(m->retry);
+    pool_unref(m->pool);
     chat_free(m->chat);
+    prompt_cache_free(m->prompt_cache);
     tokenizer_free(m->tokenizer);
     free(m->eos_ids);
     model_card_unref(m->card);
     free(m->name);
     free(m->label);
-    free(m->ns);
-    free(m->component);
-    free(m->endpoint);
     free(m);
     return NULL;
 }
@@ -240,57 +347,10 @@ void model_configure(struct model *m)
         c.busy_decode_blocks = m->busy_decode_blocks;
     if (!isnan(m->busy_prefill_tokens))
         c.busy_prefill_tokens = m->busy_prefill_tokens;
-    scheduler_configure(m->scheduler, &c);
-}
-
-void model_put_worker(struct model *m, const struct worker *w)
-{
-    const struct model_card *card = w->card ? w->card : m->card;
-    uint64_t *at = map64_put(m->addresses, w->id, NULL);
-    struct worker_info info = {.worker_id = w->id,
-                               .dp_start = card->dp_start,
-                               .dp_size = card->dp_size,
-                               .total_kv_blocks = card->total_kv_blocks,
-                               .max_num_seqs = card->max_num_seqs};
-
-    free((char *)(uintptr_t)*at);
-    *at = (uint64_t)(uintptr_t)xstrdup(w->address);
-    (void)map64_remove(m->inhibited, w->id, NULL);
-    if (!scheduler_put_worker(m->scheduler, &info))
-        log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
-}
-
-void model_remove_worker(struct model *m, uint64_t worker_id)
-{
-    uint64_t text;
-
-    if (map64_remove(m->addresses, worker_id, &text))
-        free((char *)(uintptr_t)text);
-    (void)map64_remove(m->inhibited, worker_id, NULL);
-    scheduler_remove_worker(m->scheduler, worker_id);
-}
-
-struct str model_worker_address(const struct model *m, uint64_t worker_id)
-{
-    return str_from(map64_find_ptr(m->addresses, worker_id));
-}
-
-void model_inhibit(struct model *m, uint64_t worker_id)
-{
-    *map64_put(m->inhibited, worker_id, NULL) = loop_now_ms(m->conf.loop) + MODEL_INHIBIT_MS;
-}
-
-size_t model_inhibited(struct model *m, uint64_t *ret_ids, size_t cap)
-{
-    uint64_t now = loop_now_ms(m->conf.loop), id, until;
-    size_t at = 0, n = 0;
-
-    while (n < cap && map64_next(m->inhibited, &at, &id, &until))
-        if (until > now)
-            ret_ids[n++] = id;
-    if (n == 0 && m->inhibited->len)
-        map64_clear(m->inhibited);
-    return n;
+    if (c.mode == ROUTE_KV && m->state == MODEL_READY && !m->tokenizer && !pool_tokenizer(m->pool))
+        c.mode =
+            ROUTE_LEAST_LOADED; /* nothing is known of prompts that caches could be asked for */
+    pool_configure(m->pool, &c);
 }
 
 struct tokenizer_scratch *model_take_scratch(struct model *m)

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/frontend/request.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "lib/base/log.h"
-#include "router/frontend/request_state.h"
+#include "lib/net/http_client.h"
+#include "router/frontend/request_batch.h"
+#include "router/frontend/request_relay.h"
 #include "router/kv/block_hash.h"
+#include "router/sched/signals.h"
 
 static const struct log_target LG = {"commutator::frontend::request"};
-/* Where users of the reference look for the cost function (router.md §4.2). */
-static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
 
 /* Tokenizing runs at some 10 MB/s: beyond this, other streams would notice on their tokens. */
-enum { POOL_BYTES = 64 << 10, INHIBITED_MAX = 64, ROUND_PAUSE_MS = 1000 };
-
-enum step_result { STEP_MORE, STEP_WAIT, STEP_DONE };
+enum { POOL_BYTES = 64 << 10, ROUND_PAUSE_MS = 1000 };
+/* So much of a template runs on the loop, about a millisecond; beyond it begins anew elsewhere. */
+enum { LOOP_STEPS = 10000 };
 
 static void run(struct request *rq);
 
@@ -34,8 +36,12 @@ static void leave_queue(struct request *rq)
 static void request_free(struct request *rq)
 {
     timer_free(rq->pause);
+    admission_leave(&rq->ticket);
+    rq->prefill = prefill_free(rq->prefill);
     rq->stream = plane_stream_cancel(rq->stream);
-    rq->booking = booking_release(rq->booking);
+    rq->relay = relay_cancel(rq->relay);
+    rq->tokenizing = http_call_cancel(rq->tokenizing);
+    rq->booking = booking_end(rq->booking, clock_now_ns(), false);
     leave_queue(rq);
     metric_add(rq->inflight, -1);
     rq->s->n_requests--;
@@ -45,13 +51,17 @@ static void request_free(struct request *rq)
         model_give_scratch(rq->m, TAKE(rq->scratch));
     openai_request_done(&rq->in);
     token_ids_done(&rq->prompt);
+    token_ids_done(&rq->said);
     buf_done(&rq->prompt_text);
     buf_done(&rq->out);
     buf_done(&rq->text);
     free(rq->local);
     free(rq->sequence);
+    free(rq->tracked);
     model_unref(rq->m);
     arena_free(rq->arena);
+    if (rq->batch)
+        request_batch_forget(rq);
     free(rq);
 }
 
@@ -70,12 +80,9 @@ static void count_outcome(struct request *rq, const char *status)
         metric_observe(metric_with(mt->output_tokens, model), (double)rq->n_output);
 }
 
-/* The client left; kill what runs for it. */
-static void gone(void *arg)
+void request_abandon(struct request *rq, enum decision_end how)
 {
-    struct request *rq = arg;
-
-    metric_add(rq->s->metrics.disconnected, 1);
+    request_note_end(rq, how);
     count_outcome(rq, "error");
     rq->gone = true;
     if (!rq->in_pool)
@@ -94,7 +101,9 @@ void request_fail(struct request *rq, int status, const char *format, ...)
     va_end(ap);
     log_warn(&LG, "request failed", LOG_STR("request_id", rq->id), LOG_I64("status", status),
              LOG_BOOL("streaming", rq->begun), LOG_STR("why", e.text));
-    if (rq->begun) {
+    if (rq->batch) {
+        request_batch_fail(rq, &e);
+    } else if (rq->begun) {
         chunk_put_error(&rq->out, status, str_from(e.text));
         chunk_put_done(&rq->out);
         http_stream_write(rq->x, buf_str(&rq->out));
@@ -103,12 +112,31 @@ void request_fail(struct request *rq, int status, const char *format, ...)
         api_error_respond(rq->x, &e);
     }
     count_outcome(rq, "error");
+    request_note_end(rq, DECISION_FAILED);
     request_free(rq);
+}
+
+/* What the engine says of its own cache corrects what is believed of it. */
+static void tell_cached(const struct request *rq)
+{
+    const struct route_candidate *c = &rq->decision.candidates[rq->decision.chosen];
+    const struct observed_prompt p = {.worker = c->worker,
+                                      .local = rq->local,
+                                      .sequence = rq->sequence,
+                                      .n_blocks = rq->n_blocks,
+                                      .predicted = policy_held_blocks(c),
+                                      .cached_tokens = rq->cached_tokens};
+
+    if (rq->cached_tokens != DECISION_UNKNOWN && !rq->prefill)
+        scheduler_signal_cached(rq->m->pool->scheduler, &p, loop_now_ms(rq->s->loop));
 }
 
 void request_finish(struct request *rq)
 {
+    rq->booking = booking_end(rq->booking, clock_now_ns(), true);
+    tell_cached(rq);
     count_outcome(rq, "success");
+    request_note_end(rq, DECISION_FINISHED);
     request_free(rq);
 }
 
@@ -119,8 +147,9 @@ void request_finish(struct request *rq)
 static void make_prompt(void *arg)
 {
     struct request *rq = arg;
-    struct chat_input chat = {rq->in.messages, rq->in.tools, rq->in.template_args, &rq->now};
-    struct str text = rq->in.prompt;
+    struct chat_input chat = {rq->in.messages, rq->in.tools, rq->in.template_args, &rq->now,
+                              rq->in_pool ? 0 : LOOP_STEPS};
+    struct str text = rq->in.prompt.text;
 
     if (rq->in.api == API_CHAT) {
         rq->tokenize_r = chat_render(rq->m->chat, &chat, &rq->prompt_text, &rq->tokenize_error);
@@ -128,8 +157,12 @@ static void make_prompt(void *arg)
             return;
         text = buf_str(&rq->prompt_text);
     }
-    rq->tokenize_r =
-        tokenizer_encode(rq->m->tokenizer, rq->scratch, text, &rq->prompt, &rq->tokenize_error);
+    if (rq->m->prompt_cache)
+        rq->tokenize_r = prompt_cache_encode(rq->m->prompt_cache, rq->scratch, text, &rq->prompt,
+                                             &rq->reuse, &rq->tokenize_error);
+    else
+        rq->tokenize_r =
+            tokenizer_encode(rq->m->tokenizer, rq->scratch, text, &rq->prompt, &rq->tokenize_error);
 }
 
 static void prompt_made(void *arg)
@@ -145,23 +178,41 @@ static void prompt_made(void *arg)
     run(rq);
 }
 
+/* The prompt as ids, when it came so: instead of a text, or beside it for a worker that is named. */
+static bool take_ids(struct request *rq)
+{
+    bool told = rq->pinned && rq->in.n_token_data > 0;
+    const uint32_t *ids = told ? rq->in.token_data : rq->in.prompt.ids;
+    size_t n = told ? rq->in.n_token_data : rq->in.prompt.n_ids;
+
+    if (!told && !rq->in.prompt.is_ids)
+        return false;
+    memcpy(token_ids_reserve(&rq->prompt, n), ids, n * sizeof(*ids));
+    rq->prompt.len = n;
+    return true;
+}
+
 static enum step_result step_tokenize(struct request *rq)
 {
     time_t now = (time_t)(clock_wall_ms() / 1000);
 
     rq->step = STEP_check;
-    if (rq->in.prompt_is_ids) {
-        memcpy(token_ids_reserve(&rq->prompt, rq->in.n_prompt_ids), rq->in.prompt_ids,
-               rq->in.n_prompt_ids * sizeof(uint32_t));
-        rq->prompt.len = rq->in.n_prompt_ids;
+    if (take_ids(rq))
         return STEP_MORE;
-    }
+    if (!model_can_tokenize(rq->m, rq->in.api == API_CHAT))
+        return request_tokenize_there(rq);
     localtime_r(&now, &rq->now);
     rq->scratch = model_take_scratch(rq->m);
+    request_put_head(rq);
     if (http_request(rq->x)->body.len < POOL_BYTES) {
         make_prompt(rq);
-        return STEP_MORE;
+        if (rq->tokenize_r != -EAGAIN)
+            return STEP_MORE;
     }
+    /* The client may leave meanwhile, and its body with it. */
+    if (rq->in.prompt.text.len)
+        rq->in.prompt.text =
+            str_slice(arena_strdup(rq->arena, rq->in.prompt.text), rq->in.prompt.text.len);
     rq->in_pool = true;
     loop_work(rq->s->loop, make_prompt, prompt_made, rq);
     return STEP_WAIT;
@@ -170,20 +221,59 @@ static enum step_result step_tokenize(struct request *rq)
 /* --- check -------------------------------------------------------------------------------------
  */
 
+/* Replicas agree on it: the same model, in workers of the same namespace. */
+static void hash_for_tracker(struct request *rq)
+{
+    const struct pool *p = rq->m->pool;
+    struct tracking_scope scope = {.model = str_from(rq->m->name),
+                                   .routing_group = str_from(p->ns),
+                                   .block_size = scheduler_block_size(p->scheduler),
+                                   .eagle = p->eagle};
+
+    if (!rq->s->tracking)
+        return;
+    rq->tracked =
+        xreallocarray(rq->tracked, rq->prompt.len / scope.block_size, sizeof(*rq->tracked));
+    (void)tracking_hash_sequence(rq->s->tracking, &scope, rq->prompt.ptr, rq->prompt.len,
+                                 rq->tracked);
+}
+
+void request_hash_prompt(struct request *rq)
+{
+    uint32_t block_size = scheduler_block_size(rq->m->pool->scheduler);
+    size_t n = rq->prompt.len / block_size;
+    uint64_t start = clock_now_ns(), hashed;
+
+    rq->local = xreallocarray(rq->local, n, sizeof(*rq->local));
+    rq->sequence = xreallocarray(rq->sequence, n, sizeof(*rq->sequence));
+    rq->n_blocks = pool_hash_local(rq->m->pool, rq->prompt.ptr, rq->prompt.len, rq->local);
+    hashed = clock_now_ns();
+    block_hash_sequence(rq->local, rq->n_blocks, rq->sequence);
+    hash_for_tracker(rq);
+    rq->times.block_hashing = hashed - start;
+    rq->times.sequence_hashing = clock_now_ns() - hashed;
+}
+
 static enum step_result step_check(struct request *rq)
 {
     uint64_t context = rq->m->card->context_length;
 
     /* Needed no more: a thousand streams must not hold a thousand of them. */
-    if (rq->scratch)
+    if (rq->scratch) {
         model_give_scratch(rq->m, TAKE(rq->scratch));
+        if (rq->tokenize_r == 0)
+            serving_metrics_reuse(&rq->s->metrics, rq->m, rq->reuse, rq->prompt.len);
+    }
+    request_annotate(rq);
     buf_done(&rq->prompt_text);
-    if (rq->tokenize_r < 0) {
+    if (rq->m->is_stock && (rq->tokenize_r < 0 || rq->prompt.len == 0))
+        request_guess_length(rq); /* the engine may know better what to make of it */
+    else if (rq->tokenize_r < 0) {
         request_fail(rq, 400, "Failed to apply the chat template or tokenizer: %s",
                      rq->tokenize_error.text);
         return STEP_DONE;
     }
-    if (rq->prompt.len == 0) {
+    if (rq->prompt.len == 0 && !rq->isl_guess) {
         request_fail(rq, 400, "Validation: the prompt has no tokens");
         return STEP_DONE;
     }
@@ -197,46 +287,75 @@ static enum step_result step_check(struct request *rq)
     /* An engine without a limit would go on to the end of its context: say where that is. */
     if (!rq->in.stop.max_tokens.set && context)
         rq->in.stop.max_tokens = OPT_U64(context - rq->prompt.len);
-    rq->usage.prompt_tokens = rq->prompt.len;
-    metric_observe(metric_with(rq->s->metrics.input_tokens, rq->m->label), (double)rq->prompt.len);
+    rq->usage.prompt_tokens = request_isl(rq);
+    metric_observe(metric_with(rq->s->metrics.input_tokens, rq->m->label), (double)request_isl(rq));
 
-    uint32_t block_size = scheduler_block_size(rq->m->scheduler);
-    size_t n = rq->prompt.len / block_size;
-
-    rq->local = xreallocarray(NULL, n, sizeof(*rq->local));
-    rq->sequence = xreallocarray(NULL, n, sizeof(*rq->sequence));
-    rq->n_blocks = block_hash_local(rq->prompt.ptr, rq->prompt.len, block_size, rq->local);
-    block_hash_sequence(rq->local, rq->n_blocks, rq->sequence);
-    rq->step = STEP_route;
+    request_hash_prompt(rq);
+    rq->step = rq->in.query_only && rq->s->route.mode == ROUTE_KV ? STEP_tell : STEP_admit;
     return STEP_MORE;
+}
+
+/* Outside kv mode the reference lets no hint influence the choice (wire.md §8.11). */
+static bool heeds_pins(const struct request *rq)
+{
+    return rq->s->route.mode == ROUTE_KV || rq->s->route.mode == ROUTE_DIRECT;
+}
+
+/* --- admit -------------------------------------------------------------------------------------
+ */
+
+static void refuse(struct request *rq, const char *reason, const char *text)
+{
+    metric_add(metric_with(rq->s->metrics.overloads, rq->m->label, reason), 1);
+    request_fail(rq, rq->s->overload_status, "Service temporarily unavailable: %s", text);
+}
+
+static void admitted(void *arg)
+{
+    run(arg);
+}
+
+/* Prompts wait for those who compute them: prefill workers, where there are any. */
+static enum step_result step_admit(struct request *rq)
+{
+    struct pool *prefills = serving_find_prefill(rq->s, rq->m);
+    struct pool *pool = prefills ? prefills : rq->m->pool;
+    const char *reason;
+
+    rq->step = STEP_prefill;
+    rq->ticket.q = request_query(rq);
+    rq->ticket.q.pinned =
+        heeds_pins(rq) && (rq->pinned || (prefills && rq->in.prefill_worker_id.set));
+    if (!pool_cuts_as(pool, rq->m->pool))
+        rq->ticket.q.n_blocks = 0;
+    rq->ticket.go = admitted;
+    rq->ticket.arg = rq;
+    switch (admission_enter(pool->admission, &rq->ticket, &reason)) {
+    case ADMISSION_WAITS:
+        return STEP_WAIT;
+    case ADMISSION_REFUSED:
+        refuse(rq, reason, "The router queue is full, please retry later");
+        return STEP_DONE;
+    default:
+        return STEP_MORE;
+    }
+}
+
+/* --- prefill -----------------------------------------------------------------------------------
+ */
+
+static enum step_result step_tell(struct request *rq)
+{
+    return request_tell(rq);
+}
+
+static enum step_result step_prefill(struct request *rq)
+{
+    return request_prefill(rq);
 }
 
 /* --- route -------------------------------------------------------------------------------------
  */
-
-static void trace_line(void *arg, struct str text)
-{
-    const struct request *rq = arg;
-
-    log_emitf(&LG_SCHEDULER, LOG_INFO, &LOG_STR("request_id", rq->id), 1, "%.*s", STR_ARG(text));
-}
-
-static int route_around(struct request *rq, struct route_request *q)
-{
-    uint64_t avoid[REQUEST_ATTEMPTS + INHIBITED_MAX];
-    size_t n_avoid = rq->n_failed - rq->first_avoided;
-    int r;
-
-    memcpy(avoid, rq->failed + rq->first_avoided, n_avoid * sizeof(avoid[0]));
-    q->exclude = avoid;
-    q->n_exclude = n_avoid + model_inhibited(rq->m, avoid + n_avoid, INHIBITED_MAX);
-    r = scheduler_route(rq->m->scheduler, q, &rq->decision, &rq->booking);
-    if (r != ROUTE_NO_WORKERS || q->n_exclude == n_avoid)
-        return r;
-    /* Better a worker that failed somebody else just now than none. */
-    q->n_exclude = n_avoid;
-    return scheduler_route(rq->m->scheduler, q, &rq->decision, &rq->booking);
-}
 
 static void go_round(void *arg)
 {
@@ -256,18 +375,26 @@ static enum step_result pause_before_next_round(struct request *rq)
     return STEP_WAIT;
 }
 
-static enum step_result route_failed(struct request *rq, int r)
+enum step_result request_route_failed(struct request *rq, int r)
 {
     if (r == ROUTE_NO_WORKERS && rq->first_avoided < rq->n_failed)
         return pause_before_next_round(rq);
-    if (r == ROUTE_ALL_BUSY)
-        request_fail(rq, 503,
-                     "Service temporarily unavailable: All workers are busy, please retry later");
+    if (rq->n_replayed) /* as there: what went wrong first */
+        request_fail(rq, 500, "%s", PLANE_BROKEN_TEXT);
+    else if (r == ROUTE_ALL_BUSY)
+        refuse(rq, "all_busy", "All workers are busy, please retry later");
     else if (r == ROUTE_NO_SUCH_PIN)
         request_fail(
             rq, 500,
             "Failed to generate completions: instance_id=%llu not found for endpoint %s/%s/%s",
-            (unsigned long long)rq->pin, rq->m->ns, rq->m->component, rq->m->endpoint);
+            (unsigned long long)rq->pin, rq->m->pool->ns, rq->m->pool->component,
+            rq->m->pool->endpoint);
+    else if (r == ROUTE_PIN_NEEDED)
+        request_fail(rq, 400,
+                     "Router mode direct needs the worker: header x-worker-instance-id or "
+                     "nvext.backend_instance_id");
+    else if (r == ROUTE_CONSTRAINED)
+        request_fail(rq, 503, "No worker has the taints that the request requires");
     else if (rq->n_failed)
         request_fail(rq, 503,
                      "Failed to generate completions: no worker is left after %zu failed attempts",
@@ -275,42 +402,105 @@ static enum step_result route_failed(struct request *rq, int r)
     else
         request_fail(rq, 503,
                      "Failed to generate completions: no instances found for endpoint \"%s/%s/%s\"",
-                     rq->m->ns, rq->m->component, rq->m->endpoint);
+                     rq->m->pool->ns, rq->m->pool->component, rq->m->pool->endpoint);
     return STEP_DONE;
+}
+
+struct route_request request_query(const struct request *rq)
+{
+    return (struct route_request){.id = str_from(rq->id),
+                                  .local = rq->local,
+                                  .sequence = rq->sequence,
+                                  .tracked = rq->tracked,
+                                  .n_blocks = rq->n_blocks,
+                                  .isl = (uint32_t)request_isl(rq),
+                                  .overlap_weight = NAN,
+                                  .temperature = NAN,
+                                  .required = rq->in.required_taints,
+                                  .n_required = rq->in.n_required_taints,
+                                  .preferred = rq->in.preferred_taints,
+                                  .n_preferred = rq->in.n_preferred_taints,
+                                  .now_ns = clock_now_ns(),
+                                  .clock = clock_now_ns,
+                                  .random = random_u64()};
+}
+
+struct pool_avoid request_avoid(const struct request *rq, const struct pool *pool)
+{
+    if (pool != rq->m->pool)
+        return (struct pool_avoid){NULL, 0};
+    return (struct pool_avoid){rq->failed + rq->first_avoided, rq->n_failed - rq->first_avoided};
+}
+
+void request_pin(const struct request *rq, struct route_request *q)
+{
+    if (!heeds_pins(rq))
+        return;
+    if (rq->prefill && rq->in.decode_worker_id.set)
+        q->pin.worker_id = rq->in.decode_worker_id.v;
+    else if (rq->pinned)
+        q->pin = (struct worker_rank){rq->pin, rq->pin_rank};
+    else if (rq->bypasses)
+        q->pin = rq->bypass_pin;
+    else
+        return;
+    q->pinned = true;
+}
+
+/* Empty when sessions do not matter: they are off, or the request names its worker. */
+static struct str session_of(const struct request *rq, const struct route_request *q)
+{
+    if (!rq->s->route.affinity_ttl_s || q->pinned)
+        return STR_NULL;
+    return http1_header_get(http_request(rq->x), "x-dynamo-session-id");
+}
+
+static void find_binding(const struct request *rq, struct route_request *q)
+{
+    uint64_t ttl_ns = rq->s->route.affinity_ttl_s * UINT64_C(1000000000);
+
+    q->bound =
+        affinity_find(rq->m->pool->affinity, session_of(rq, q), ttl_ns, q->now_ns, &q->binding);
+}
+
+static void bind_session(const struct request *rq, const struct route_request *q)
+{
+    struct worker_rank w = rq->decision.candidates[rq->decision.chosen].worker;
+
+    if (affinity_bind(rq->m->pool->affinity, session_of(rq, q), w, q->now_ns))
+        metric_add(metric_with(rq->s->metrics.session_evictions, rq->m->label), 1);
+    if (q->bound)
+        log_debug(&LG, worker_rank_eq(w, q->binding) ? "session kept its worker" : "session moved",
+                  LOG_STR("request_id", rq->id), LOG_U64("worker_id", w.worker_id),
+                  LOG_U64("was", q->binding.worker_id));
 }
 
 static enum step_result step_route(struct request *rq)
 {
-    struct route_request q = {.id = str_from(rq->id),
-                              .local = rq->local,
-                              .sequence = rq->sequence,
-                              .n_blocks = rq->n_blocks,
-                              .isl = (uint32_t)rq->prompt.len,
-                              .overlap_weight = NAN,
-                              .temperature = NAN,
-                              .now_ms = loop_now_ms(rq->s->loop),
-                              .random = random_u64()};
+    struct route_request q = request_query(rq);
     const struct route_candidate *chosen;
     int r;
 
-    /* Outside kv mode the reference lets no hint influence the choice (wire.md §8.11). */
-    if (rq->pinned && rq->s->route.mode == ROUTE_KV) {
-        q.pinned = true;
-        q.pin.worker_id = rq->pin;
+    request_pin(rq, &q);
+    if (rq->prefill) { /* the prompt comes to whoever decodes */
+        q.overlap_weight = 0;
+        q.no_prefill_tokens = rq->s->route.policy != ROUTE_POLICY_DYNAMO; /* since 1.5 */
     }
-    r = route_around(rq, &q);
+    find_binding(rq, &q);
+    r = pool_route(rq->m->pool, &q, request_avoid(rq, rq->m->pool), &rq->decision, &rq->booking);
+    request_note_decision(rq, &q, r);
     if (r != 0)
-        return route_failed(rq, r);
-    if (log_enabled(&LG_SCHEDULER, LOG_INFO))
-        route_decision_trace(&rq->decision, trace_line, rq);
+        return request_route_failed(rq, r);
+    bind_session(rq, &q);
+    /* Who sets this books elsewhere: what is booked here, nobody would take back. */
+    if (rq->in.enable_local_updates.set && !rq->in.enable_local_updates.v)
+        rq->booking = booking_end(rq->booking, clock_now_ns(), false);
+    pool_trace(rq->m->pool, &rq->decision, rq->id);
 
     chosen = &rq->decision.candidates[rq->decision.chosen];
     metric_add(
         metric_with(rq->s->metrics.decisions, rq->m->label, ROUTE_MODE_WORDS[rq->decision.mode]),
         1);
-    if (rq->n_blocks)
-        metric_observe(metric_with(rq->s->metrics.hit_rate, rq->m->label),
-                       (double)chosen->overlap_blocks / (double)rq->n_blocks);
     log_debug(&LG, "routed", LOG_STR("request_id", rq->id),
               LOG_STR("mode", ROUTE_MODE_WORDS[rq->decision.mode]),
               LOG_U64("worker_id", chosen->worker.worker_id),
@@ -322,10 +512,11 @@ static enum step_result step_route(struct request *rq)
 /* --- send --------------------------------------------------------------------------------------
  */
 
-static void put_engine_request(const struct request *rq, struct buf *out)
+void request_fill_engine(struct request *rq, struct engine_request *ret)
 {
     const struct openai_request *in = &rq->in;
-    struct engine_request e = {
+
+    *ret = (struct engine_request){
         .model = in->model,
         .token_ids = rq->prompt.ptr,
         .n_token_ids = rq->prompt.len,
@@ -337,23 +528,52 @@ static void put_engine_request(const struct request *rq, struct buf *out)
         .mdc_sum = str_from(rq->m->card->mdc_sum),
         .annotations = in->annotations,
         .n_annotations = in->n_annotations,
-        .has_routing = in->has_nvext || rq->decision.mode == ROUTE_KV,
+        .has_routing = in->has_nvext || rq->m->card->lora_name,
     };
 
+    if (in->stop.max_tokens.set)
+        ret->stop.max_tokens.v -= MIN(in->stop.max_tokens.v, rq->n_replayed);
+    if (in->stop.min_tokens.set)
+        ret->stop.min_tokens.v -= MIN(in->stop.min_tokens.v, rq->n_replayed);
     if (in->stop.ignore_eos.set && in->stop.ignore_eos.v) {
-        e.stop.stop = NULL;
-        e.n_eos_token_ids = 0;
+        ret->stop.stop = NULL;
+        ret->n_eos_token_ids = 0;
     } else {
-        e.stop.hidden_ids = rq->m->eos_ids;
-        e.stop.n_hidden_ids = rq->m->n_eos_ids;
+        ret->stop.hidden_ids = rq->m->eos_ids;
+        ret->stop.n_hidden_ids = rq->m->n_eos_ids;
     }
-    e.routing = (struct engine_routing){.backend_instance_id = in->backend_instance_id,
-                                        .prefill_worker_id = in->prefill_worker_id,
-                                        .decode_worker_id = in->decode_worker_id,
-                                        .enable_local_updates = in->enable_local_updates,
-                                        .expected_output_tokens = in->expected_output_tokens};
-    if (rq->decision.mode == ROUTE_KV)
+    ret->routing = (struct engine_routing){.backend_instance_id = in->backend_instance_id,
+                                           .prefill_worker_id = in->prefill_worker_id,
+                                           .decode_worker_id = in->decode_worker_id,
+                                           .enable_local_updates = in->enable_local_updates,
+                                           .expected_output_tokens = in->expected_output_tokens,
+                                           .lora_name = str_from(rq->m->card->lora_name)};
+}
+
+/* Tells a decode worker that has prefill workers beside it to compute this prompt itself. */
+static void note_bypass(struct request *rq, struct engine_request *e)
+{
+    struct str *all = arena_alloc(rq->arena, (e->n_annotations + 1) * sizeof(*all));
+
+    for (size_t i = 0; i < e->n_annotations; i++)
+        all[i] = e->annotations[i];
+    all[e->n_annotations++] = STR("x-bypass-remote-prefill");
+    e->annotations = all;
+}
+
+static void put_engine_request(struct request *rq, struct buf *out)
+{
+    struct engine_request e;
+
+    request_fill_engine(rq, &e);
+    if (rq->decision.mode == ROUTE_KV) {
+        e.has_routing = true;
         e.routing.dp_rank = OPT_U64(rq->decision.candidates[rq->decision.chosen].worker.dp_rank);
+    }
+    if (rq->prefill)
+        prefill_fill_decode(rq->prefill, &e);
+    if (rq->bypasses)
+        note_bypass(rq, &e);
     engine_request_put(out, &e);
 }
 
@@ -361,33 +581,62 @@ static enum step_result step_send(struct request *rq)
 {
     AUTO(buf_done) struct buf body = BUF_NULL;
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
-    struct plane_call call = {.address = model_worker_address(rq->m, worker),
+    const struct pool_worker *w = pool_worker(rq->m->pool, worker);
+    struct plane_call call = {.address = pool_worker_address(rq->m->pool, worker),
                               .id = str_from(rq->id)};
 
+    if (w && w->engine_model) {
+        request_relay(rq, w);
+        return STEP_WAIT;
+    }
     put_engine_request(rq, &body);
     call.body = buf_str(&body);
     rq->stream = plane_client_send(rq->s->plane, &call, &REQUEST_STREAM_HANDLERS, rq);
     return STEP_WAIT;
 }
 
+void request_unroute(struct request *rq, enum decision_end how)
+{
+    if (rq->pause)
+        timer_stop(rq->pause);
+    rq->stream = plane_stream_cancel(rq->stream);
+    rq->relay = relay_cancel(rq->relay);
+    request_note_end(rq, how);
+    rq->booking = booking_end(rq->booking, clock_now_ns(), false);
+    rq->n_items = 0;
+    if (rq->n_output == 0) /* else the next one goes on with the text */
+        request_output_done(rq);
+}
+
+void request_go(struct request *rq, enum request_step step)
+{
+    rq->step = step;
+    run(rq);
+}
+
 void request_retry(struct request *rq, const char *reason)
 {
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
 
-    rq->booking = booking_release(rq->booking);
-    model_inhibit(rq->m, worker);
+    request_unroute(rq, DECISION_RETRIED);
+    /* What was prefilled may have gone to the worker that failed: once more, from the cache. */
+    rq->prefill = prefill_free(rq->prefill);
+    pool_inhibit(rq->m->pool, worker);
     metric_add(metric_with(rq->s->metrics.retries, rq->m->label, reason), 1);
+    metric_add(metric_with(rq->s->metrics.migrations, rq->m->name, "new_request"), 1);
     log_warn(&LG, "worker failed before its first token, trying another",
              LOG_STR("request_id", rq->id), LOG_U64("worker_id", worker), LOG_STR("why", reason));
     rq->failed[rq->n_failed++] = worker;
     if (rq->n_failed == REQUEST_ATTEMPTS) {
-        request_fail(rq, 503,
-                     "Failed to generate completions: %d attempts failed, the last one: %s",
-                     REQUEST_ATTEMPTS, reason);
+        if (rq->n_replayed)
+            request_fail(rq, 500, "%s", PLANE_BROKEN_TEXT);
+        else
+            request_fail(rq, 503,
+                         "Failed to generate completions: %d attempts failed, the last one: %s",
+                         REQUEST_ATTEMPTS, reason);
         return;
     }
-    rq->step = STEP_route;
-    run(rq);
+    request_go(rq, STEP_prefill);
 }
 
 /* --- start -------------------------------------------------------------------------------------
@@ -403,82 +652,4 @@ static void run(struct request *rq)
 
     while (steps[rq->step](rq) == STEP_MORE)
         ;
-}
-
-/* Body `user` if it is a UUID, else the header, else a new one (wire.md §9.2). */
-static void choose_id(struct request *rq)
-{
-    struct str header = http1_header_get(http_request(rq->x), "x-dynamo-request-id");
-    struct str id = uuid_is_valid(rq->in.user) ? rq->in.user : header;
-
-    if (uuid_is_valid(id))
-        (void)snprintf(rq->id, sizeof(rq->id), "%.*s", STR_ARG(id));
-    else
-        random_uuid(rq->id);
-}
-
-static void choose_pin(struct request *rq)
-{
-    struct str header = http1_header_get(http_request(rq->x), "x-worker-instance-id");
-
-    rq->pinned = str_parse_u64(header, &rq->pin);
-    if (!rq->pinned && rq->in.backend_instance_id.set) {
-        rq->pinned = true;
-        rq->pin = rq->in.backend_instance_id.v;
-    }
-}
-
-static bool find_model(struct serving *s, const struct openai_request *in, struct model **ret,
-                       struct api_error *e)
-{
-    struct model *m = serving_find_model(s, in->model);
-
-    if (s->stopping)
-        return api_fail(e, 503, NULL, "Service is shutting down");
-    if (s->n_requests >= s->requests_max)
-        return api_fail(e, 503, NULL, "Too many requests in flight (%zu), please retry later",
-                        s->n_requests);
-    if (!m)
-        return api_fail(e, 404, "model", "Model not found");
-    if (m->state == MODEL_LOADING)
-        return api_fail(e, 503, "model", "Model is being loaded, please retry");
-    if (m->state == MODEL_FAILED)
-        return api_fail(e, 503, "model", "Model cannot be served: %s", m->why.text);
-    if (in->api == API_CHAT && !m->chat)
-        return api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
-    *ret = m;
-    return true;
-}
-
-void request_serve(struct serving *s, struct http_exchange *x, enum api api)
-{
-    AUTO(arena_free) struct arena *arena = arena_new();
-    struct openai_request in;
-    struct api_error e;
-    struct request *rq;
-    struct model *m = NULL;
-
-    if (!openai_request_parse(api, http_request(x)->body, arena, &in, &e) ||
-        !find_model(s, &in, &m, &e)) {
-        openai_request_done(&in);
-        api_error_respond(x, &e);
-        return;
-    }
-    rq = xcalloc(1, sizeof(*rq));
-    *rq = (struct request){.s = s,
-                           .x = x,
-                           .m = model_ref(m),
-                           .arena = TAKE(arena),
-                           .in = in,
-                           .t_start_ns = clock_now_ns(),
-                           .is_queued = true};
-    rq->inflight = metric_with(s->metrics.inflight, m->label);
-    rq->queued = metric_with(s->metrics.queued, m->label);
-    metric_add(rq->inflight, 1);
-    metric_add(rq->queued, 1);
-    s->n_requests++;
-    choose_id(rq);
-    choose_pin(rq);
-    http_on_gone(x, gone, rq);
-    run(rq);
 }

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "router/frontend/openai.h"
+#include "router/openai/openai.h"
 #include "router/frontend/serving.h"
 
 struct http_exchange;

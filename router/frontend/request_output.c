@@ -8,20 +8,36 @@
 #include "lib/base/json_pull.h"
 #include "lib/base/json_put.h"
 #include "lib/base/log.h"
-#include "router/frontend/request_state.h"
+#include "router/frontend/request_batch.h"
+#include "router/frontend/request_relay.h"
+#include "router/sched/signals.h"
 
 static const struct log_target LG = {"commutator::frontend::request"};
 
 /* Beyond this the worker's stream is not read until the client has taken what it was sent. */
 enum { BACKLOG_HIGH = 256 << 10 };
 
+static void tell_workers(struct request *rq)
+{
+    uint64_t decode = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
+
+    rq->moved = false;
+    if (rq->in.wants_tracking && (rq->prefill || rq->decision.mode == ROUTE_KV))
+        chunk_tell_workers(&rq->chunk,
+                           rq->prefill ? prefill_chosen(rq->prefill)->worker.worker_id : decode,
+                           decode);
+}
+
 static void start_decoding(struct request *rq)
 {
     const struct openai_request *in = &rq->in;
     bool ignore_eos = in->stop.ignore_eos.set && in->stop.ignore_eos.v;
 
-    if (rq->decoding)
+    if (rq->decoding) {
+        if (rq->moved)
+            tell_workers(rq);
         return;
+    }
     rq->decoding = true;
     rq->rules = (struct stop_rules){
         .strings = in->stop.stop,
@@ -35,15 +51,18 @@ static void start_decoding(struct request *rq)
     stop_init(&rq->stop, &rq->rules);
     detok_init(&rq->detok, rq->m->tokenizer, rq->prompt.ptr, rq->prompt.len,
                in->output.skip_special_tokens.set && in->output.skip_special_tokens.v);
-    chunk_init(&rq->chunk, in->api, str_from(rq->id), in->model, clock_wall_ms() / 1000);
-    if (in->wants_tracking && rq->decision.mode == ROUTE_KV)
-        chunk_tell_worker(&rq->chunk,
-                          rq->decision.candidates[rq->decision.chosen].worker.worker_id);
+    chunk_init(&rq->chunk, in->api, rq->batch ? request_batch_id(rq->batch) : str_from(rq->id),
+               in->model, clock_wall_ms() / 1000);
+    if (rq->choice)
+        chunk_choose(&rq->chunk, rq->choice);
+    request_reply_start(rq);
+    tell_workers(rq);
 }
 
 void request_output_done(struct request *rq)
 {
     engine_output_reader_done(&rq->reader);
+    request_reply_done(rq);
     if (!rq->decoding)
         return;
     detok_done(&rq->detok);
@@ -55,33 +74,27 @@ void request_output_done(struct request *rq)
 /* --- what the client sees ----------------------------------------------------------------------
  */
 
-static const struct usage *usage_in_chunks(const struct request *rq)
+void request_resume(struct request *rq)
 {
-    return rq->in.continuous_usage ? &rq->usage : NULL;
-}
-
-static void emit_text(struct request *rq, struct str text)
-{
-    if (!rq->in.stream) {
-        if (rq->text.len + text.len <= TEXT_BYTES_MAX)
-            buf_put_str(&rq->text, text);
-        return;
-    }
-    chunk_put_text(&rq->chunk, &rq->out, text, usage_in_chunks(rq));
+    if (rq->stream)
+        plane_stream_resume(rq->stream);
+    else if (rq->relay)
+        relay_resume(rq->relay);
 }
 
 static void drained(void *arg)
 {
-    struct request *rq = arg;
-
-    if (rq->stream)
-        plane_stream_resume(rq->stream);
+    request_resume(arg);
 }
 
-static void flush(struct request *rq)
+void request_flush(struct request *rq)
 {
     if (rq->out.len == 0)
         return;
+    if (rq->batch) {
+        request_batch_write(rq);
+        return;
+    }
     if (!rq->begun) {
         rq->begun = true;
         http_add_header(rq->x, "cache-control", STR("no-cache"));
@@ -98,35 +111,49 @@ static struct str timing_json(struct request *rq)
     AUTO(buf_done) struct buf out = BUF_NULL;
     uint64_t now_ns = clock_now_ns();
     double total_ms = (double)(now_ns - rq->t_start_ns) / 1e6;
-    double hit_rate = rq->n_blocks
-                          ? (double)rq->decision.candidates[rq->decision.chosen].overlap_blocks /
-                                (double)rq->n_blocks
-                          : 0;
+    const struct route_decision *d = rq->prefill ? prefill_decision(rq->prefill) : &rq->decision;
+    double hit_rate = (double)d->candidates[d->chosen].overlap_blocks / (double)d->isl_blocks;
 
     buf_printf(&out, "{\"request_received_ms\":%" PRIu64, clock_wall_ms() - (uint64_t)total_ms);
+    if (rq->prefill && rq->t_first_ns) {
+        uint64_t began_ns = prefill_started_ns(rq->prefill);
+
+        buf_printf(&out, ",\"prefill_wait_time_ms\":%.3f,\"prefill_time_ms\":%.3f",
+                   (double)(began_ns - rq->t_start_ns) / 1e6,
+                   (double)(rq->t_first_ns - began_ns) / 1e6);
+    }
     if (rq->t_first_ns)
         buf_printf(&out, ",\"ttft_ms\":%.3f", (double)(rq->t_first_ns - rq->t_start_ns) / 1e6);
     buf_printf(&out, ",\"total_time_ms\":%.3f,\"kv_hit_rate\":%.6g}", total_ms, hit_rate);
     return str_from(arena_strdup(rq->arena, buf_str(&out)));
 }
 
+/* The last text of an answer that has ended, and why it has. */
+static void emit_end(struct request *rq, struct str text)
+{
+    if (rq->in.wants_tracking)
+        rq->end.timing_json = timing_json(rq);
+    request_reply_end(rq, text);
+}
+
 static void complete(struct request *rq)
 {
     AUTO(buf_done) struct buf body = BUF_NULL;
 
+    if (rq->batch) {
+        request_batch_complete(rq);
+        return;
+    }
     if (!rq->in.stream) {
-        chunk_put_folded(&rq->chunk, &body, buf_str(&rq->text), &rq->end, &rq->usage);
+        request_reply_put_folded(rq, &body);
         http_respond(rq->x, 200, "application/json", buf_str(&body));
         request_finish(rq);
         return;
     }
-    if (rq->in.wants_tracking)
-        rq->end.timing_json = timing_json(rq);
-    chunk_put_end(&rq->chunk, &rq->out, &rq->end, usage_in_chunks(rq));
     if (rq->in.include_usage)
         chunk_put_usage(&rq->chunk, &rq->out, &rq->usage);
     chunk_put_done(&rq->out);
-    flush(rq);
+    request_flush(rq);
     http_stream_end(rq->x);
     request_finish(rq);
 }
@@ -134,12 +161,26 @@ static void complete(struct request *rq)
 /* --- tokens ------------------------------------------------------------------------------------
  */
 
+/* The worker has computed the prompt itself: events of it must come. */
+static void tell_computed(const struct request *rq)
+{
+    const struct route_candidate *c = &rq->decision.candidates[rq->decision.chosen];
+
+    if (!rq->prefill)
+        scheduler_signal_prompt(rq->m->pool->scheduler, c->worker, rq->n_blocks,
+                                policy_held_blocks(c), loop_now_ms(rq->s->loop));
+}
+
 static void note_first_token(struct request *rq, uint64_t now_ns)
 {
     rq->t_first_ns = now_ns;
     metric_observe(metric_with(rq->s->metrics.ttft, rq->m->label),
                    (double)(now_ns - rq->t_start_ns) / 1e9);
-    booking_prefill_done(rq->booking);
+    if (rq->booking)
+        booking_first_token(rq->booking, now_ns);
+    tell_computed(rq);
+    if (rq->prefill)
+        prefill_delivered(rq->prefill);
     if (rq->is_queued)
         metric_add(rq->queued, -1);
     rq->is_queued = false;
@@ -157,6 +198,8 @@ static void note_tokens(struct request *rq, size_t n)
         struct metric *itl = metric_with(rq->s->metrics.itl, rq->m->label);
         double each = (double)(now_ns - rq->t_last_ns) / 1e9 / (double)n;
 
+        if (rq->booking)
+            booking_touch(rq->booking, now_ns);
         for (size_t i = 0; i < n; i++)
             metric_observe(itl, each);
     }
@@ -169,9 +212,9 @@ static void note_tokens(struct request *rq, size_t n)
 /* Grown output is booked a block at a time (--track-output-blocks, router.md §4.4). */
 static void note_output_blocks(struct request *rq)
 {
-    uint32_t block = scheduler_block_size(rq->m->scheduler);
+    uint32_t block = scheduler_block_size(rq->m->pool->scheduler);
     uint64_t before = (rq->prompt.len + block - 1) / block;
-    uint64_t blocks = (rq->prompt.len + rq->n_output + block - 1) / block - before;
+    uint64_t blocks = (rq->prompt.len + request_new_output(rq) + block - 1) / block - before;
     const struct opt_u64 *expected = &rq->in.expected_output_tokens;
     double decay = 1;
 
@@ -180,7 +223,14 @@ static void note_output_blocks(struct request *rq)
     rq->n_output_blocks = blocks;
     if (expected->set)
         decay = fmax(0, 1 - (double)rq->n_output / (double)MAX(expected->v, UINT64_C(1)));
-    booking_output_block(rq->booking, decay);
+    if (rq->booking)
+        booking_output_block(rq->booking, decay);
+}
+
+void request_note_output(struct request *rq, size_t n)
+{
+    note_tokens(rq, n);
+    note_output_blocks(rq);
 }
 
 static const char *finish_word(enum finish_reason f)
@@ -218,15 +268,28 @@ static void end_at_stop_string(struct request *rq)
     end_with(rq, "stop", buf_str(&quoted));
 }
 
-/* Decodes the ids of one item. */
-static void take_ids(struct request *rq, const struct engine_output *o)
+/* Whether the item tells log probabilities that the client wants; then @it walks over them. */
+static bool begin_logprobs(const struct request *rq, const struct engine_output *o,
+                           struct logprobs_item *it)
 {
-    AUTO(buf_done) struct buf text = BUF_NULL;
+    if (!rq->in.output.logprobs.set || !o->log_probs_json.len)
+        return false;
+    logprobs_item_init(it, o->log_probs_json, o->top_logprobs_json);
+    return true;
+}
+
+/* Decodes the ids of one item. */
+static void take_ids(struct request *rq, const struct engine_output *o, struct buf *text)
+{
+    struct logprobs_item it;
+    bool has_logprobs = begin_logprobs(rq, o, &it);
 
     for (size_t i = 0; i < o->n_token_ids && !rq->ended; i++) {
         struct str piece = detok_push(&rq->detok, o->token_ids[i]);
 
-        switch (stop_push(&rq->stop, o->token_ids[i], piece, &text)) {
+        if (has_logprobs)
+            request_reply_logprobs(rq, &it, o->token_ids[i], piece);
+        switch (stop_push(&rq->stop, o->token_ids[i], piece, text)) {
         case STOP_GO_ON:
             break;
         case STOP_AT_ID:
@@ -238,9 +301,37 @@ static void take_ids(struct request *rq, const struct engine_output *o)
         }
     }
     if (o->finish != FINISH_NONE && !rq->ended)
-        stop_flush(&rq->stop, &text);
-    if (text.len || (o->n_token_ids && !rq->ended))
-        emit_text(rq, text.len ? buf_str(&text) : STR(""));
+        stop_flush(&rq->stop, text);
+}
+
+/* Of an item that the worker has decoded itself. */
+static void take_logprobs(struct request *rq, const struct engine_output *o)
+{
+    struct logprobs_item it;
+
+    if (begin_logprobs(rq, o, &it))
+        for (size_t i = 0; i < o->n_token_ids; i++)
+            request_reply_logprobs(rq, &it, o->token_ids[i], STR_NULL);
+}
+
+/* One item is one chunk. */
+static void take_output(struct request *rq, const struct engine_output *o)
+{
+    AUTO(buf_done) struct buf decoded = BUF_NULL;
+    struct str text = o->text;
+
+    if (o->has_text) {
+        take_logprobs(rq, o);
+    } else {
+        take_ids(rq, o, &decoded);
+        text = decoded.len ? buf_str(&decoded) : STR("");
+    }
+    if (o->finish != FINISH_NONE && !rq->ended)
+        end_with(rq, finish_word(o->finish), o->stop_reason_json);
+    if (rq->ended)
+        emit_end(rq, text);
+    else if (text.len || o->n_token_ids)
+        request_reply_push(rq, text);
 }
 
 /* Usage that only the engine knows: cached tokens (wire.md §5.2). */
@@ -248,7 +339,7 @@ static void take_usage(struct request *rq, struct str json)
 {
     struct json_pull p;
     struct str key, details = STR_NULL;
-    uint64_t cached;
+    uint64_t prompt;
 
     json_pull_init(&p, json);
     if (!json_pull_object(&p))
@@ -256,8 +347,8 @@ static void take_usage(struct request *rq, struct str json)
     while (json_pull_key(&p, &key)) {
         if (str_is(key, "prompt_tokens_details") && json_pull_peek(&p) == JSON_KIND_OBJECT)
             json_pull_skip(&p, &details);
-        else if (str_is(key, "prompt_tokens"))
-            (void)!json_pull_u64(&p, &rq->usage.prompt_tokens);
+        else if (str_is(key, "prompt_tokens") && json_pull_u64(&p, &prompt))
+            rq->usage.prompt_tokens = prompt - MIN(prompt, rq->n_replayed);
         else
             json_pull_skip(&p, NULL);
     }
@@ -268,9 +359,9 @@ static void take_usage(struct request *rq, struct str json)
     if (json_pull_object(&p))
         while (json_pull_key(&p, &key)) {
             if (str_is(key, "cached_tokens") && json_pull_peek(&p) == JSON_KIND_NUMBER &&
-                json_pull_u64(&p, &cached))
+                json_pull_u64(&p, &rq->cached_tokens))
                 metric_observe(metric_with(rq->s->metrics.cached_tokens, rq->m->label),
-                               (double)cached);
+                               (double)rq->cached_tokens);
             else
                 json_pull_skip(&p, NULL);
         }
@@ -308,6 +399,47 @@ static void fail_with_worker_text(struct request *rq, struct str text)
     request_fail(rq, (int)code, "%.*s", STR_ARG(message));
 }
 
+/* A decode that fails then has most likely lost its prefill worker, before or after that one's end. */
+static bool waits_for_prompt(const struct request *rq)
+{
+    return rq->prefill && request_new_output(rq) == 0;
+}
+
+static void inhibit_worker(struct request *rq)
+{
+    pool_inhibit(rq->m->pool, rq->decision.candidates[rq->decision.chosen].worker.worker_id);
+}
+
+static void end_and_complete(struct request *rq, const char *finish)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+
+    if (!rq->ended) {
+        stop_flush(&rq->stop, &text);
+        end_with(rq, finish, STR_NULL);
+        emit_end(rq, buf_str(&text));
+    }
+    complete(rq);
+}
+
+/* Another worker goes on, or does it from the start, or the client is told. */
+static void worker_lost(struct request *rq, const char *reason, struct str text)
+{
+    AUTO(mem_free) char *why = str_dup(text); /* the stream's */
+
+    inhibit_worker(rq);
+    rq->stream = plane_stream_cancel(rq->stream);
+    if (request_new_output(rq) == 0) {
+        request_retry(rq, reason);
+    } else if (rq->in.stop.max_tokens.set && rq->n_output >= rq->in.stop.max_tokens.v) {
+        end_and_complete(rq, "length"); /* only its farewell is missing */
+    } else if (request_can_migrate(rq)) {
+        request_migrate(rq, reason);
+    } else {
+        request_fail(rq, 500, "%s", why);
+    }
+}
+
 static void on_item(void *arg, const struct wire_item *item)
 {
     struct request *rq = arg;
@@ -318,6 +450,14 @@ static void on_item(void *arg, const struct wire_item *item)
         return;
     rq->n_items++;
     if (item->is_error) {
+        if (request_error_is_loss(item)) {
+            worker_lost(rq, "lost_behind", item->error);
+            return;
+        }
+        if (waits_for_prompt(rq)) {
+            prefill_refused(rq->prefill);
+            return;
+        }
         rq->stream = plane_stream_cancel(rq->stream);
         fail_with_worker_text(rq, item->error);
         return;
@@ -335,16 +475,11 @@ static void on_item(void *arg, const struct wire_item *item)
         request_fail(rq, 500, "%.*s", STR_ARG(o.finish_error));
         return;
     }
-    note_tokens(rq, o.n_token_ids);
-    note_output_blocks(rq);
+    request_note_output(rq, o.n_token_ids);
+    request_remember(rq, o.token_ids, o.n_token_ids);
     if (o.completion_usage_json.len)
         take_usage(rq, o.completion_usage_json);
-    if (o.has_text)
-        emit_text(rq, o.text);
-    else
-        take_ids(rq, &o);
-    if (o.finish != FINISH_NONE && !rq->ended)
-        end_with(rq, finish_word(o.finish), o.stop_reason_json);
+    take_output(rq, &o);
     /* The engine goes on until it is told: a stop that only we know of ends the stream here. */
     if (rq->ended && o.finish == FINISH_NONE) {
         rq->stream = plane_stream_cancel(rq->stream);
@@ -356,7 +491,7 @@ static void on_batch_end(void *arg)
 {
     struct request *rq = arg;
 
-    flush(rq);
+    request_flush(rq);
     if (rq->begun && http_stream_backlog(rq->x) > BACKLOG_HIGH)
         plane_stream_pause(rq->stream);
 }
@@ -371,15 +506,7 @@ static void on_finished(void *arg)
         return;
     }
     start_decoding(rq);
-    if (!rq->ended) {
-        AUTO(buf_done) struct buf text = BUF_NULL;
-
-        stop_flush(&rq->stop, &text);
-        if (text.len)
-            emit_text(rq, buf_str(&text));
-        end_with(rq, "stop", STR_NULL);
-    }
-    complete(rq);
+    end_and_complete(rq, "stop");
 }
 
 static void on_failed(void *arg, enum plane_failure kind, const char *text)
@@ -393,12 +520,23 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
     }
     log_debug(&LG, "stream failed", LOG_STR("request_id", rq->id),
               LOG_STR("kind", plane_failure_name(kind)), LOG_STR("why", text));
-    /* Nothing was generated: another worker may do it. */
-    if (plane_failure_is_retryable(kind) || (kind == PLANE_BROKEN && rq->n_output == 0)) {
+    if (kind == PLANE_OVERLOADED || kind == PLANE_TOO_LARGE) {
+        request_fail(rq, kind == PLANE_TOO_LARGE ? 413 : rq->s->overload_status, "%s", text);
+        return;
+    }
+    if (plane_failure_is_retryable(kind)) { /* nothing was generated: another worker may do it */
         request_retry(rq, plane_failure_name(kind));
         return;
     }
-    if (kind == PLANE_ENGINE)
+    if (plane_failure_is_migratable(kind)) {
+        worker_lost(rq, plane_failure_name(kind), str_from(text));
+        return;
+    }
+    if (plane_failure_is_workers(kind))
+        inhibit_worker(rq);
+    if (waits_for_prompt(rq))
+        prefill_refused(rq->prefill);
+    else if (kind == PLANE_ENGINE)
         request_fail(
             rq, 500,
             "Failed to generate completions: Failed to establish a streaming connection: %s", text);

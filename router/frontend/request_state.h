@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * State of a request, for request.c and request_output.c only.
+ * State of a request, for the files of a request only.
  */
 #pragma once
 
 #include "lib/base/arena.h"
 #include "lib/base/digest.h"
 #include "lib/net/http_server.h"
-#include "router/frontend/chunk.h"
+#include "router/openai/chunk.h"
+#include "router/frontend/prefill.h"
 #include "router/frontend/request.h"
+#include "router/frontend/request_reply.h"
+#include "router/frontend/router_metrics.h"
+#include "router/sched/decision_record.h"
 #include "router/sched/sequences.h"
 #include "router/token/detok.h"
 #include "router/token/stop.h"
@@ -20,6 +24,9 @@ enum { REQUEST_ATTEMPTS = 4, TEXT_BYTES_MAX = 64 << 20 };
 #define REQUEST_STEPS(X)                                                                           \
     X(tokenize) /* the prompt becomes ids, on a pool thread when it is long */                     \
     X(check)    /* does it fit the context? */                                                     \
+    X(tell)     /* only say who would be chosen */                                                 \
+    X(admit)    /* wait until there is room for it */                                              \
+    X(prefill)  /* by a worker that does nothing else, when there are such */                      \
     X(route)    /* choose and book a worker */                                                     \
     X(send)     /* hand it over and wait for its items */
 
@@ -29,12 +36,16 @@ enum request_step {
 #undef STEP_ENUM
 };
 
+enum step_result { STEP_MORE, STEP_WAIT, STEP_DONE };
+
 struct request {
     struct serving *s;
     struct http_exchange *x;
     struct model *m;
     struct arena *arena;
     struct openai_request in;
+    struct request_batch *batch; /* whose choice it makes; NULL = it answers alone */
+    uint32_t choice;
     char id[UUID_TEXT_SIZE];
     enum request_step step;
     bool in_pool, gone; /* the client left while a pool thread works on it */
@@ -44,36 +55,60 @@ struct request {
     struct token_ids prompt;
     struct tm now;
     struct tokenizer_scratch *scratch;
+    struct prompt_reuse reuse;
     int tokenize_r;
     struct err tokenize_error;
 
+    /* admit */
+    struct admission_ticket ticket;
+
+    /* prefill */
+    struct prefill *prefill; /* NULL = the worker that answers computes the prompt */
+    bool bypasses;           /* …although there are prefill workers: bypass_pin has it cached */
+    struct worker_rank bypass_pin;
+
     /* route */
-    uint64_t *local, *sequence;
+    struct http_call *tokenizing;         /* an engine does it */
+    size_t isl_guess;                     /* when nobody can: tokens, by the length of the text */
+    uint64_t *local, *sequence, *tracked; /* tracked NULL = sequence */
     size_t n_blocks;
     bool pinned;
     uint64_t pin;
+    uint32_t pin_rank;
     struct route_decision decision;
+    struct router_times times;
+    uint64_t decision_seq; /* of its record; 0 = none, or told how it went */
     struct booking *booking;
     uint64_t failed[REQUEST_ATTEMPTS]; /* workers that did, in order */
     size_t n_failed;
     size_t first_avoided; /* those before it had their turn and may be asked again */
     struct timer *pause;  /* before all are asked again */
 
+    /* migration */
+    struct token_ids said; /* by the worker that answers; empty when it could not move */
+    uint64_t n_replayed;   /* tokens of the answer that have become part of the prompt */
+    uint64_t n_migrations;
+    bool immovable; /* it got too long for that */
+    bool moved;     /* chunks do not name the new worker yet */
+
     /* answer */
     struct plane_stream *stream;
+    struct relay *relay; /* instead, when the worker is a plain OpenAI server */
     struct engine_output_reader reader;
     bool decoding; /* detok and stop are set up */
     struct detok detok;
     struct stop_rules rules;
     struct stop stop;
     struct chunk chunk;
+    struct request_reply reply;
     struct buf out;  /* chunks of this turn */
     struct buf text; /* all of it, when the answer is not streamed */
     bool begun;      /* the head of the stream is on its way */
     bool ended;      /* a finish reason was seen */
     struct chunk_end end;
-    uint64_t n_items, n_output, n_output_blocks;
+    uint64_t n_items, n_output, n_output_blocks; /* of the last, beyond the prompt's */
     struct usage usage;
+    uint64_t cached_tokens; /* that the engine reported, DECISION_UNKNOWN */
 
     uint64_t t_start_ns, t_first_ns, t_last_ns;
     struct metric *inflight, *queued;
@@ -84,7 +119,59 @@ struct request {
 void request_fail(struct request *rq, int status, const char *format, ...) PRINTF_LIKE(3, 4);
 void request_finish(struct request *rq);
 void request_retry(struct request *rq, const char *reason);
+/* What is asked of a scheduler: nothing pinned, no override. */
+struct route_request request_query(const struct request *rq);
+/* Workers of @pool that failed the request since all were asked. */
+struct pool_avoid request_avoid(const struct request *rq, const struct pool *pool);
+/* The request as a worker gets it that does everything. Borrows from @rq. */
+void request_fill_engine(struct request *rq, struct engine_request *ret);
+/* Ends what was begun with the worker that answers; nothing of it has reached the client. */
+void request_unroute(struct request *rq, enum decision_end how);
+/* Goes on with @step, from the loop. */
+void request_go(struct request *rq, enum request_step step);
+/* Prompt tokens, as far as they are known. */
+static inline size_t request_isl(const struct request *rq)
+{
+    return rq->prompt.len ? rq->prompt.len : rq->isl_guess;
+}
+/* What the request wants, by what the worker is to do (router.md §4.5). */
+void request_pin(const struct request *rq, struct route_request *q);
+/* Answers with what an outcome of pool_route() means. */
+enum step_result request_route_failed(struct request *rq, int result);
+/* Hashes rq->prompt for all who want that. */
+void request_hash_prompt(struct request *rq);
+/* Tokens of the answer that the worker at hand has said. */
+static inline uint64_t request_new_output(const struct request *rq)
+{
+    return rq->n_output - rq->n_replayed;
+}
+/* Ends it, and tells nobody but the records. */
+void request_abandon(struct request *rq, enum decision_end how);
+/* The client has taken what it was sent. */
+void request_resume(struct request *rq);
+
+/* request_migrate.c */
+/* Keeps what is to be replayed if the worker is lost. */
+void request_remember(struct request *rq, const uint32_t *ids, size_t n);
+/* Whether an error that a worker tells of is the loss of one, itself or behind it. */
+bool request_error_is_loss(const struct wire_item *item);
+bool request_can_migrate(const struct request *rq);
+/* Goes on at another worker. The stream has ended, or is cut now. */
+void request_migrate(struct request *rq, const char *reason);
+/* request_tell.c: the step of that name. */
+enum step_result request_tell(struct request *rq);
+/* request_prefill.c: the step of that name; the next one is set. */
+enum step_result request_prefill(struct request *rq);
+/* request_note.c */
+/* Remembers and measures what became of @q in the pool that answers. */
+void request_note_decision(struct request *rq, const struct route_request *q, int result);
+/* The attempt that rq->decision_seq stands for has ended; nothing happens the second time. */
+void request_note_end(struct request *rq, enum decision_end how);
 /* request_output.c: what the worker's stream calls. */
 extern const struct plane_handlers REQUEST_STREAM_HANDLERS;
+/* Measures and books @n tokens that have come. */
+void request_note_output(struct request *rq, size_t n);
+/* Sends rq->out to the client. */
+void request_flush(struct request *rq);
 /* Ends decoding and gives its memory back. */
 void request_output_done(struct request *rq);

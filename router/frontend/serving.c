@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "lib/base/digest.h"
+
 enum { BUCKETS_MAX = 32 };
 
 static struct metric_family *family(struct serving_metrics *m, const char *prefix, const char *name,
@@ -42,21 +44,35 @@ static const struct {
 
 static void init_ours(struct serving_metrics *m)
 {
-    static const double shares[] = {0,   .05, .1,  .15, .2,  .25, .3,  .35, .4,  .45, .5,
-                                    .55, .6,  .65, .7,  .75, .8,  .85, .9,  .95, 1};
-    struct metric_desc hit = {.name = "dynamo_component_router_kv_hit_rate",
-                              .help = "Share of a prompt's blocks that the chosen worker holds",
-                              .type = METRIC_HISTOGRAM,
-                              .labels = {"model"},
-                              .buckets = shares,
-                              .n_buckets = ARRAY_LEN(shares)};
-
-    m->hit_rate = metric_family(m->registry, &hit);
     m->decisions = family(m, "commutator_router_", "decisions_total", "Routing decisions",
                           METRIC_COUNTER, (const char *const[]){"model", "mode", NULL});
     m->retries = family(m, "commutator_router_", "retries_total",
                         "Requests sent to another worker, by what failed before", METRIC_COUNTER,
                         (const char *const[]){"model", "reason", NULL});
+    m->prefills =
+        family(m, "commutator_router_", "prefills_total",
+               "How the prompts of disaggregated requests were computed, and why not by a "
+               "prefill worker",
+               METRIC_COUNTER, (const char *const[]){"model", "path", "reason", NULL});
+    m->prefill_seconds =
+        histogram(m, "commutator_router_", "prefill_seconds",
+                  "From sending a prompt to a prefill worker until it is computed", 0.001, 480, 18);
+    m->overloads = family(m, "commutator_router_", "overloads_total",
+                          "Requests refused for want of room, by reason", METRIC_COUNTER,
+                          (const char *const[]){"model", "reason", NULL});
+    m->session_evictions = family(m, "commutator_router_", "session_evictions_total",
+                                  "Session bindings dropped to make room for others",
+                                  METRIC_COUNTER, (const char *const[]){"model", NULL});
+    m->reuse_bytes = family(m, "commutator_", "tokenizer_cache_reused_bytes_total",
+                            "Text of prompts that was not tokenized again", METRIC_COUNTER,
+                            (const char *const[]){"model", NULL});
+    m->loads = family(m, "commutator_model_", "loads_total",
+                      "Times that a model's files were loaded, or could not be", METRIC_COUNTER,
+                      (const char *const[]){"model", "outcome", NULL});
+    m->model_files = family(m, "commutator_model_", "files",
+                            "Files of a loaded model that were fetched, or that differ from the "
+                            "worker's",
+                            METRIC_GAUGE, (const char *const[]){"model", "kind", NULL});
     m->conf_generation = metric_plain(family(m, "commutator_routing_", "generation",
                                              "Generation of the routing configuration in force",
                                              METRIC_GAUGE, NULL));
@@ -93,9 +109,25 @@ void serving_metrics_init(struct serving_metrics *m, const char *prefix)
                                  50, 128000, 12);
     m->ttft = histogram(m, p, "time_to_first_token_seconds", "Time to first token", 0.001, 480, 18);
     m->itl = histogram(m, p, "inter_token_latency_seconds", "Inter-token latency", 0.001, 2, 13);
+    m->reuse_hits =
+        metric_plain(family(m, p, "tokenizer_cache_hits_total",
+                            "Prompts that began like a recent one", METRIC_COUNTER, NULL));
+    m->reuse_misses =
+        metric_plain(family(m, p, "tokenizer_cache_misses_total",
+                            "Prompts that began like no recent one", METRIC_COUNTER, NULL));
+    m->reuse_ids = family(m, p, "tokenizer_cache_cached_tokens_total",
+                          "Prompt tokens known from a recent prompt", METRIC_COUNTER, by_model);
+    m->fresh_ids = family(m, p, "tokenizer_cache_uncached_tokens_total",
+                          "Prompt tokens that had to be computed", METRIC_COUNTER, by_model);
+    m->migrations = family(m, p, "model_migration_total", "Requests handed to another worker",
+                           METRIC_COUNTER, (const char *const[]){"model", "migration_type", NULL});
+    m->migrations_too_long = family(m, p, "model_migration_max_seq_len_exceeded_total",
+                                    "Requests that grew too long to be handed to another worker",
+                                    METRIC_COUNTER, by_model);
     for (size_t i = 0; i < ARRAY_LEN(CARD_GAUGES); i++)
         m->card_gauges[i] =
             family(m, p, CARD_GAUGES[i].name, CARD_GAUGES[i].help, METRIC_GAUGE, by_model);
+    admission_metrics_init(&m->admission, m->registry, prefix);
     init_ours(m);
 }
 
@@ -115,7 +147,102 @@ void serving_metrics_card(struct serving_metrics *m, const struct model *model)
         metric_set(metric_with(m->card_gauges[i], model->name), (double)values[i]);
 }
 
+void serving_metrics_reuse(struct serving_metrics *m, const struct model *model,
+                           struct prompt_reuse reuse, size_t n_ids)
+{
+    if (!model->prompt_cache)
+        return;
+    metric_add(reuse.ids ? m->reuse_hits : m->reuse_misses, 1);
+    metric_add(metric_with(m->reuse_ids, model->label), (double)reuse.ids);
+    metric_add(metric_with(m->fresh_ids, model->label), (double)(n_ids - reuse.ids));
+    metric_add(metric_with(m->reuse_bytes, model->label), (double)reuse.bytes);
+}
+
+void serving_metrics_load(struct serving_metrics *m, const struct model *model)
+{
+    bool ready = model->state == MODEL_READY;
+
+    metric_add(metric_with(m->loads, model->label, ready ? "ready" : "failed"), 1);
+    if (!ready)
+        return;
+    metric_set(metric_with(m->model_files, model->label, "fetched"), model->n_fetched);
+    metric_set(metric_with(m->model_files, model->label, "differs"), model->n_differ);
+}
+
 struct model *serving_find_model(const struct serving *s, struct str name)
 {
-    return strmap_get(s->models, name);
+    return strmap_get(s->by_name, name);
+}
+
+void serving_link_sets(struct serving *s)
+{
+    struct str set;
+    void *value;
+
+    (void)strmap_free(s->by_name);
+    s->by_name = strmap_new();
+    for (size_t at = 0; strmap_next(s->models, &at, &set, &value);) {
+        struct model *m = value, *last = strmap_get(s->by_name, str_from(m->name));
+
+        m->next_set = NULL;
+        while (last && last->next_set)
+            last = last->next_set;
+        if (last)
+            last->next_set = m;
+        else
+            (void)strmap_set(s->by_name, str_from(m->name), m);
+    }
+}
+
+/* How often a set is chosen. */
+static size_t weight_of(const struct model *m)
+{
+    return m->state == MODEL_READY ? scheduler_workers(m->pool->scheduler) : 0;
+}
+
+struct model *serving_pick_model(struct serving *s, struct str name, struct opt_u64 worker,
+                                 struct str session)
+{
+    struct model *first = strmap_get(s->by_name, name);
+    uint64_t sum = 0, turn;
+
+    if (!first || !first->next_set)
+        return first;
+    for (struct model *m = first; m; m = m->next_set) {
+        if (worker.set && pool_worker(m->pool, worker.v))
+            return m;
+        sum += weight_of(m);
+    }
+    if (!sum)
+        return first;
+    turn = (session.len ? digest_siphash13(session) : s->set_turn++) % sum;
+    for (struct model *m = first; m; m = m->next_set) {
+        if (turn < weight_of(m))
+            return m;
+        turn -= weight_of(m);
+    }
+    return first;
+}
+
+/* Of the model's own namespace: KV blocks go from one to the other. Of another one only if nobody
+ * can be mixed up. */
+struct pool *serving_find_prefill(const struct serving *s, const struct model *m)
+{
+    const struct model *first = strmap_get(s->by_name, str_from(m->name));
+    struct pool *other = NULL;
+    size_t n_others = 0;
+    struct str set;
+    void *value;
+
+    for (size_t at = 0; strmap_next(s->prefills, &at, &set, &value);) {
+        struct pool *p = value;
+
+        if (strcmp(p->model, m->name) != 0 || !scheduler_workers(p->scheduler))
+            continue;
+        if (strcmp(p->ns, m->pool->ns) == 0)
+            return p;
+        n_others++;
+        other = p;
+    }
+    return n_others == 1 && first && !first->next_set ? other : NULL;
 }

@@ -12,7 +12,10 @@
 #include "lib/base/metric.h"
 #include "lib/base/strmap.h"
 #include "lib/net/loop.h"
+#include "router/wire/optional.h"
+#include "router/frontend/admission.h"
 #include "router/frontend/model.h"
+#include "router/kv/tracking_hash.h"
 #include "router/sched/route_conf.h"
 #include "router/wire/plane_client.h"
 
@@ -22,21 +25,49 @@ struct serving_metrics {
     struct metric_family *requests, *inflight, *queued, *duration, *input_tokens, *output_tokens;
     struct metric_family *cached_tokens, *output_total, *ttft, *itl;
     struct metric *disconnected;
+    struct metric *reuse_hits, *reuse_misses; /* prompts that began like a recent one, or did not */
+    struct metric_family *reuse_ids, *fresh_ids, *reuse_bytes; /* {model} */
     struct metric_family *card_gauges[6];
     /* ours */
-    struct metric_family *decisions; /* {model,mode} */
-    struct metric_family *retries;   /* {model,reason} */
-    struct metric_family *hit_rate;  /* dynamo_component_router_kv_hit_rate */
+    struct metric_family *decisions;  /* {model,mode} */
+    struct metric_family *retries;    /* {model,reason} */
+    struct metric_family *migrations; /* {model,migration_type}: the reference's name for them */
+    struct metric_family *migrations_too_long; /* {model}: likewise */
+    struct metric_family *prefills;            /* {model,path,reason} */
+    struct metric_family *prefill_seconds;
+    struct metric_family *overloads;         /* {model,reason} */
+    struct metric_family *session_evictions; /* {model} */
+    struct admission_metrics admission;
+    struct metric_family *loads;       /* {model,outcome} */
+    struct metric_family *model_files; /* {model,kind} */
     struct metric *conf_generation, *conf_changes, *conf_errors;
 };
+
+struct explain;
+struct http_client;
+struct router_metrics;
 
 struct serving {
     struct loop *loop;
     struct plane_client *plane;
-    struct strmap *models;   /* name -> struct model */
+    struct http_client *engines; /* to plain OpenAI servers */
+    uint64_t engine_connect_ms;
+    struct strmap *models;   /* set -> struct model */
+    struct strmap *by_name;  /* name -> the first of its sets, linked by next_set; not for clients'
+                                requests: serving_pick_model() */
+    struct strmap *prefills; /* set -> struct pool of workers that prefill */
     struct route_conf route; /* in force */
+    struct admission_rules *admission; /* in force; owned by frontend.c */
+    struct tracking_key *tracking;     /* in force; owned by frontend.c; NULL = public identities */
+    int overload_status;               /* for requests that there is no room for: 503 or 529 */
     struct serving_metrics metrics;
+    struct explain *explain;
+    uint64_t migration_limit, migration_tokens_max; /* the latter 0 = no limit */
+    bool enforce_disagg;                            /* no answer without a prefill worker */
+    struct router_metrics *router;
+    uint64_t router_id;              /* names this router among its replicas */
     size_t requests_max, n_requests; /* in flight; more are refused with 503 */
+    uint64_t set_turn;               /* of serving_pick_model() */
     bool stopping;
 };
 
@@ -45,5 +76,20 @@ void serving_metrics_init(struct serving_metrics *m, const char *prefix);
 void serving_metrics_done(struct serving_metrics *m);
 /* Gauges from the card: model_context_length and its kin. */
 void serving_metrics_card(struct serving_metrics *m, const struct model *model);
+/* A prompt of @n_ids was tokenized. */
+void serving_metrics_reuse(struct serving_metrics *m, const struct model *model,
+                           struct prompt_reuse reuse, size_t n_ids);
+/* The model has been loaded, or could not be. */
+void serving_metrics_load(struct serving_metrics *m, const struct model *model);
 /* NULL when no model of that name is known. */
 struct model *serving_find_model(const struct serving *s, struct str name);
+/*
+ * For a request: of several sets the one that holds @worker, else the one that @session's hash names,
+ * else in turn, as often as a set has workers. Ready ones first.
+ */
+struct model *serving_pick_model(struct serving *s, struct str name, struct opt_u64 worker,
+                                 struct str session);
+/* After a change of `models`. */
+void serving_link_sets(struct serving *s);
+/* Those who prefill for it; NULL when there is none. */
+struct pool *serving_find_prefill(const struct serving *s, const struct model *m);

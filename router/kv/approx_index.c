@@ -12,7 +12,7 @@
 #include "lib/base/map64.h"
 #include "router/kv/prefix_index.h"
 
-enum { HEAD = 0 }; /* entry 0 closes the ring and is no entry */
+enum { HEAD = 0 /* entry 0 closes the ring and is no entry */, ENTRIES_MIN = 64 };
 
 struct entry {
     uint64_t hash, used_ms;
@@ -26,7 +26,9 @@ struct approx_index {
     struct entry *entries;
     uint32_t n_entries, cap_entries, first_free;
     size_t n_live;
-    struct map64 *by_slot; /* sequence hash -> entry */
+    struct map64 *by_slot;       /* sequence hash -> entry */
+    struct prefix_block *blocks; /* scratch of one insert */
+    size_t cap_blocks;
     size_t n_slots;
 };
 
@@ -36,9 +38,9 @@ struct approx_index *approx_index_new(const struct approx_conf *conf)
 
     ix->conf = *conf;
     ix->prefixes = prefix_index_new(SIZE_MAX); /* bounded by prune() here */
-    ix->cap_entries = 64;
-    ix->entries = xcalloc(ix->cap_entries, sizeof(*ix->entries));
     ix->n_entries = 1;
+    ix->cap_entries = ENTRIES_MIN;
+    ix->entries = xcalloc(ix->cap_entries, sizeof(*ix->entries));
     return ix;
 }
 
@@ -49,6 +51,7 @@ struct approx_index *approx_index_free(struct approx_index *ix)
     for (size_t i = 0; i < ix->n_slots; i++)
         map64_done(&ix->by_slot[i]);
     free(ix->by_slot);
+    free(ix->blocks);
     free(ix->entries);
     prefix_index_free(ix->prefixes);
     free(ix);
@@ -108,15 +111,27 @@ static void entry_drop(struct approx_index *ix, uint32_t id)
     ix->n_live--;
 }
 
+/* Nothing is left: what many entries took goes back. */
+static void shrink_if_empty(struct approx_index *ix)
+{
+    if (ix->n_live > 0 || ix->cap_entries == ENTRIES_MIN)
+        return;
+    ix->first_free = HEAD;
+    ix->n_entries = 1;
+    ix->cap_entries = ENTRIES_MIN;
+    ix->entries = xreallocarray(ix->entries, ix->cap_entries, sizeof(*ix->entries));
+}
+
 static void drop_expired(struct approx_index *ix, uint64_t now_ms)
 {
     for (;;) {
         uint32_t oldest = ix->entries[HEAD].next;
 
         if (oldest == HEAD || ix->entries[oldest].used_ms + ix->conf.ttl_ms > now_ms)
-            return;
+            break;
         entry_drop(ix, oldest);
     }
+    shrink_if_empty(ix);
 }
 
 static void prune(struct approx_index *ix)
@@ -154,25 +169,48 @@ static void need_slot(struct approx_index *ix, uint32_t slot)
     ix->n_slots = n;
 }
 
+/* Returns how many blocks are stored: behind a repeated hash they cannot be told apart. */
+static size_t store(struct approx_index *ix, uint32_t slot, const uint64_t *local,
+                    const uint64_t *sequence, size_t n)
+{
+    size_t stored = 0;
+
+    if (n > ix->cap_blocks) {
+        ix->blocks = xreallocarray(ix->blocks, n, sizeof(*ix->blocks));
+        ix->cap_blocks = n;
+    }
+    for (size_t i = 0; i < n; i++)
+        ix->blocks[i] = (struct prefix_block){.external = sequence[i], .local = local[i]};
+    if (prefix_index_store(ix->prefixes, slot, NULL, ix->blocks, n) == 0)
+        return n;
+    while (stored < n &&
+           prefix_index_store(ix->prefixes, slot, stored ? &sequence[stored - 1] : NULL,
+                              &ix->blocks[stored], 1) == 0)
+        stored++;
+    return stored;
+}
+
 void approx_index_insert(struct approx_index *ix, uint32_t slot, const uint64_t *local,
                          const uint64_t *sequence, size_t n, uint64_t now_ms)
 {
-    const uint64_t *parent = NULL;
-
     drop_expired(ix, now_ms);
     need_slot(ix, slot);
-    for (size_t i = 0; i < n; i++) {
-        struct prefix_block block = {.external = sequence[i], .local = local[i]};
-
-        if (prefix_index_store(ix->prefixes, slot, parent, &block, 1) != 0) {
-            n = i; /* a repeated sequence hash: what comes behind cannot be told apart */
-            break;
-        }
-        parent = &sequence[i];
-    }
+    n = store(ix, slot, local, sequence, n);
     for (size_t i = n; i-- > 0;)
         touch(ix, slot, sequence[i], now_ms);
     prune(ix);
+}
+
+void approx_index_remove(struct approx_index *ix, uint32_t slot, const uint64_t *sequence, size_t n)
+{
+    if (slot >= ix->n_slots)
+        return;
+    while (n-- > 0) {
+        const uint64_t *id = map64_find(&ix->by_slot[slot], sequence[n]);
+
+        if (id)
+            entry_drop(ix, (uint32_t)*id);
+    }
 }
 
 void approx_index_clear(struct approx_index *ix, uint32_t slot)
@@ -190,6 +228,7 @@ void approx_index_clear(struct approx_index *ix, uint32_t slot)
     }
     map64_done(&ix->by_slot[slot]);
     prefix_index_clear(ix->prefixes, slot);
+    shrink_if_empty(ix);
 }
 
 size_t approx_index_match(struct approx_index *ix, const uint64_t *local, size_t n, uint64_t now_ms,

@@ -32,6 +32,9 @@ void approx_index_configure(struct approx_index *ix, const struct approx_conf *c
 /* The prompt went to @slot. @sequence are the sequence hashes of the same blocks. */
 void approx_index_insert(struct approx_index *ix, uint32_t slot, const uint64_t *local,
                          const uint64_t *sequence, size_t n, uint64_t now_ms);
+/* The target does not hold these blocks, deeper ones first dropped: the tail of a prompt. */
+void approx_index_remove(struct approx_index *ix, uint32_t slot, const uint64_t *sequence,
+                         size_t n);
 void approx_index_clear(struct approx_index *ix, uint32_t slot);
 /* As prefix_index_match(), after dropping what has expired at @now_ms. */
 size_t approx_index_match(struct approx_index *ix, const uint64_t *local, size_t n, uint64_t now_ms,

@@ -72,9 +72,52 @@ static void a_cleared_worker_holds_nothing(void **state)
     assert_int_equal(match(ix, LOCAL, 2, 0), 4);
 }
 
+/* Thousands come, expire and come again; what is one moment old is always there. */
+static void it_fills_and_empties_and_fills(void **state)
+{
+    enum { PROMPTS = 500, BLOCKS = 20, ROUNDS = 4 };
+    AUTO(approx_index_free)
+    struct approx_index *ix = approx_index_new(&(struct approx_conf){1000, 1000000, 0.8});
+
+    (void)state;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t now = round * 10000;
+
+        for (uint64_t p = 0; p < PROMPTS; p++) {
+            uint64_t local[BLOCKS], sequence[BLOCKS];
+            uint32_t scores[3];
+
+            for (uint64_t i = 0; i < BLOCKS; i++)
+                local[i] = sequence[i] = (round * PROMPTS + p) * BLOCKS + i + 1;
+            approx_index_insert(ix, (uint32_t)(p % 3), local, sequence, BLOCKS, now);
+            assert_int_equal(approx_index_match(ix, local, BLOCKS, now, scores, 3), BLOCKS);
+            assert_int_equal(scores[p % 3], BLOCKS);
+        }
+        assert_int_equal(approx_index_stats(ix).entries, PROMPTS * BLOCKS);
+        for (uint32_t slot = 0; round % 2 && slot < 3; slot++)
+            approx_index_clear(ix, slot);
+    }
+}
+
+/* A hash that repeats ends what is known of the prompt. */
+static void a_repeated_hash_ends_the_prompt(void **state)
+{
+    AUTO(approx_index_free)
+    struct approx_index *ix = approx_index_new(&(struct approx_conf){1000, 100, 0.8});
+    const uint64_t local[] = {1, 2, 3, 4}, sequence[] = {10, 20, 20, 40};
+    uint32_t score;
+
+    (void)state;
+    approx_index_insert(ix, 0, local, sequence, 4, 0);
+    assert_int_equal(approx_index_match(ix, local, 4, 0, &score, 1), 2);
+    assert_int_equal(approx_index_held(ix, 0), 2);
+    assert_int_equal(approx_index_match(ix, local, 4, 1000, &score, 1), 0);
+    assert_int_equal(approx_index_stats(ix).nodes, 0);
+}
+
 int main(void)
 {
     return TEST_RUN(T(an_entry_lives_for_its_ttl_after_the_last_use),
-                    T(above_the_bound_the_oldest_and_deepest_go),
-                    T(a_cleared_worker_holds_nothing));
+                    T(above_the_bound_the_oldest_and_deepest_go), T(a_cleared_worker_holds_nothing),
+                    T(it_fills_and_empties_and_fills), T(a_repeated_hash_ends_the_prompt));
 }

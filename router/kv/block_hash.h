@@ -12,12 +12,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/str.h"
+
 enum { BLOCK_HASH_SEED = 1337 };
 
+/*
+ * What stands for BLOCK_HASH_SEED in the local hashes of a LoRA adapter, and of a prompt with a cache
+ * salt: the seed plus XXH3_64(name, 0) plus XXH3_64(salt, 1), wrapping (router.md §1.6). Empty = none.
+ */
+uint64_t block_hash_seed(struct str lora_name, struct str cache_salt);
+/* block_hash_local() with another seed. */
+size_t block_hash_local_seeded(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
+                               uint32_t block_size, uint64_t *ret_local);
 /* Writes n_tokens / block_size hashes, returns how many. @block_size >= 1. */
 size_t block_hash_local(const uint32_t *tokens, size_t n_tokens, uint32_t block_size,
                         uint64_t *ret_local);
+/*
+ * The same for engines that draft tokens ahead (EAGLE, MTP): a block is its block_size tokens and the
+ * one that follows, so the last full block needs one token more (router.md §1.6).
+ */
+size_t block_hash_local_eagle(const uint32_t *tokens, size_t n_tokens, uint32_t block_size,
+                              uint64_t *ret_local);
+/* The same with another seed. */
+size_t block_hash_local_eagle_seeded(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
+                                     uint32_t block_size, uint64_t *ret_local);
 /* @ret_sequence may be @local itself. */
 void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence);
+/* The same with another seed. */
+void block_hash_sequence_seeded(uint64_t seed, const uint64_t *local, size_t n,
+                                uint64_t *ret_sequence);
 /* One step of the chain. */
 uint64_t block_hash_next(uint64_t parent_sequence, uint64_t local);

@@ -54,7 +54,43 @@ static void a_partial_block_has_no_hash(void **state)
     assert_int_equal(local[0], UINT64_C(16451421758532862321));
 }
 
+static void adapters_and_salts_have_hashes_of_their_own(void **state)
+{
+    static const struct {
+        const char *lora, *salt;
+        uint64_t local;
+    } cases[] = {{"", "", UINT64_C(9143094415614847814)},
+                 {"adapter-a", "", UINT64_C(6665157333201000639)},
+                 {"", "tenant-a", UINT64_C(17009624042690211646)},
+                 {"adapter-a", "tenant-a", UINT64_C(8269515957840517240)}};
+    static const uint32_t tokens[] = {0, 1, 2, 3};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        uint64_t seed = block_hash_seed(str_from(cases[i].lora), str_from(cases[i].salt)), local;
+
+        assert_int_equal(block_hash_local_seeded(seed, tokens, 4, 4, &local), 1);
+        assert_int_equal(local, cases[i].local);
+    }
+}
+
+static void a_block_of_an_engine_that_drafts_ahead_has_one_token_more(void **state)
+{
+    static const uint32_t tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    uint64_t local[2];
+
+    (void)state;
+    assert_int_equal(block_hash_local_eagle(tokens, 9, 4, local), 2);
+    assert_int_equal(local[0], UINT64_C(14562210786876287112));
+    assert_int_equal(local[1], UINT64_C(15916330181359808192));
+    assert_int_equal(block_hash_local_eagle(tokens, 8, 4, local), 1);
+    assert_int_equal(block_hash_local_eagle(tokens, 4, 4, local), 0);
+    assert_int_equal(block_hash_local_eagle(tokens, 0, 4, local), 0);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(vectors_of_the_reference), T(a_partial_block_has_no_hash));
+    return TEST_RUN(T(vectors_of_the_reference), T(a_partial_block_has_no_hash),
+                    T(adapters_and_salts_have_hashes_of_their_own),
+                    T(a_block_of_an_engine_that_drafts_ahead_has_one_token_more));
 }

@@ -5,9 +5,9 @@
 
 enum { CAP_MIN = 16 };
 
-void edge_table_done(struct edge_table *t)
+void edge_table_done(struct edge_table *t, struct kv_mem *mem)
 {
-    free(t->edges);
+    kv_free(mem, t->edges, edge_table_bytes(t));
     *t = (struct edge_table){0};
 }
 
@@ -28,16 +28,19 @@ static size_t locate(const struct edge_table *t, uint32_t parent, uint64_t label
     return i;
 }
 
-static void resize(struct edge_table *t, size_t cap)
+static bool resize(struct edge_table *t, struct kv_mem *mem, size_t cap)
 {
-    struct edge_table other = {.edges = xcalloc(cap, sizeof(struct edge)), .cap = cap};
+    struct edge_table other = {.cap = cap, .len = t->len};
 
+    other.edges = kv_alloc(mem, edge_table_bytes(&other));
+    if (!other.edges)
+        return false;
     for (size_t i = 0; i < t->cap; i++)
         if (t->edges[i].child)
             other.edges[locate(&other, t->edges[i].parent, t->edges[i].label)] = t->edges[i];
-    other.len = t->len;
-    free(t->edges);
+    edge_table_done(t, mem);
     *t = other;
+    return true;
 }
 
 uint32_t edge_table_find(const struct edge_table *t, uint32_t parent, uint64_t label)
@@ -45,13 +48,19 @@ uint32_t edge_table_find(const struct edge_table *t, uint32_t parent, uint64_t l
     return t->len ? t->edges[locate(t, parent, label)].child : 0;
 }
 
+bool edge_table_reserve(struct edge_table *t, struct kv_mem *mem)
+{
+    if ((t->len + 1) * 4 <= t->cap * 3)
+        return true;
+    /* Fuller than it should be is better than failing. */
+    return resize(t, mem, t->cap ? t->cap * 2 : CAP_MIN) || t->len + 1 < t->cap;
+}
+
 void edge_table_put(struct edge_table *t, uint32_t parent, uint64_t label, uint32_t child)
 {
     size_t at;
 
-    assert(child);
-    if ((t->len + 1) * 4 > t->cap * 3)
-        resize(t, t->cap ? t->cap * 2 : CAP_MIN);
+    assert(child && t->len < t->cap);
     at = locate(t, parent, label);
     t->len += t->edges[at].child == 0;
     t->edges[at] = (struct edge){label, parent, child};
@@ -73,7 +82,7 @@ static void close_hole(struct edge_table *t, size_t hole)
     t->edges[hole].child = 0;
 }
 
-void edge_table_remove(struct edge_table *t, uint32_t parent, uint64_t label)
+void edge_table_remove(struct edge_table *t, struct kv_mem *mem, uint32_t parent, uint64_t label)
 {
     size_t at = locate(t, parent, label);
 
@@ -81,7 +90,7 @@ void edge_table_remove(struct edge_table *t, uint32_t parent, uint64_t label)
     close_hole(t, at);
     t->len--;
     if (t->len == 0)
-        edge_table_done(t);
+        edge_table_done(t, mem);
     else if (t->cap > CAP_MIN && t->len * 8 < t->cap)
-        resize(t, t->cap / 2);
+        (void)resize(t, mem, t->cap / 2); /* without memory it stays large */
 }

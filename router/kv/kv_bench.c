@@ -4,14 +4,17 @@
  *
  *     kv_bench                    hashes, and a small trace made here
  *     kv_bench hash               hashes alone, for e2e/bench/index_bench.py
- *     kv_bench TRACE WORKERS      a file in Mooncake's format; likewise
+ *     kv_bench TRACE WORKERS [THREADS]   a file in Mooncake's format; likewise
  *
  * Each id of a trace stands for 32 blocks of 16 tokens. Request i goes to worker i mod WORKERS, which
- * stores what it does not hold yet in one event; then every prompt is looked up; then all blocks are
- * removed, newest request and deepest block first.
+ * stores what it does not hold yet in one event; then every prompt is looked up, and once more while
+ * another thread stores and removes the blocks of one more worker without a pause; then all blocks
+ * are removed, newest request and deepest block first. Of THREADS, each has the events of some workers.
  */
 #include <ctype.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +31,8 @@ enum {
     ID_BLOCKS = 32,
     BATCH = 512, /* events that are made at a time; making them is not counted */
     WORKERS_MAX = 4096,
+    THREADS_MAX = 16,
+    WARM_UP = 100, /* requests */
 };
 
 struct request {
@@ -53,7 +58,9 @@ struct prompt {
 struct result {
     size_t n_blocks, n_lookups;
     uint64_t score_sum, apply_ns, remove_ns;
-    double lookup_p50_us, lookup_p99_us;
+    double lookup_p50_us, lookup_p99_us; /* alone, */
+    double busy_p50_us, busy_p99_us;     /* and while somebody writes */
+    uint64_t writes;                     /* blocks, meanwhile */
     size_t rss_start, rss_full, rss_end;
     struct prefix_stats stats;
 };
@@ -228,10 +235,47 @@ static void event_remove(struct prefix_index *ix, const struct request *rq, cons
         abort();
 }
 
+typedef void (*event_fn)(struct prefix_index *ix, const struct request *rq, const struct prompt *p);
+
+/* One thread's part of a batch. */
+struct part {
+    struct prefix_index *ix;
+    const struct request **of;
+    const struct prompt *prompts;
+    size_t n;
+    event_fn event;
+    unsigned thread, n_threads;
+};
+
+static void *apply_part(void *arg)
+{
+    const struct part *p = arg;
+
+    for (size_t i = 0; i < p->n; i++)
+        if (p->of[i]->worker % p->n_threads == p->thread)
+            p->event(p->ix, p->of[i], &p->prompts[i]);
+    return NULL;
+}
+
+static void apply_batch(const struct part *whole)
+{
+    struct part parts[THREADS_MAX];
+    pthread_t threads[THREADS_MAX];
+
+    for (unsigned i = 0; i < whole->n_threads; i++) {
+        parts[i] = *whole;
+        parts[i].thread = i;
+        if (i > 0 && pthread_create(&threads[i], NULL, apply_part, &parts[i]) != 0)
+            abort();
+    }
+    (void)apply_part(&parts[0]);
+    for (unsigned i = 1; i < whole->n_threads; i++)
+        (void)pthread_join(threads[i], NULL);
+}
+
 /* All events of the trace, or of the trace backwards; returns the CPU time they took. */
 static uint64_t apply(struct prefix_index *ix, const struct trace *t, bool backwards,
-                      void (*event)(struct prefix_index *ix, const struct request *rq,
-                                    const struct prompt *p))
+                      event_fn event, unsigned n_threads)
 {
     struct prompt *batch = xcalloc(BATCH, sizeof(*batch));
     uint64_t took = 0;
@@ -248,8 +292,7 @@ static uint64_t apply(struct prefix_index *ix, const struct trace *t, bool backw
             prompt_make(&batch[i], t, of[i]);
         }
         start = bench_cpu_ns();
-        for (size_t i = 0; i < n; i++)
-            event(ix, of[i], &batch[i]);
+        apply_batch(&(struct part){ix, of, batch, n, event, 0, n_threads});
         took += bench_cpu_ns() - start;
     }
     for (size_t i = 0; i < BATCH; i++)
@@ -258,11 +301,12 @@ static uint64_t apply(struct prefix_index *ix, const struct trace *t, bool backw
     return took;
 }
 
-static void look_up(struct prefix_index *ix, const struct trace *t, uint32_t n_workers,
-                    struct result *r)
+/* Returns the sum of the scores; the times are in @took. */
+static uint64_t look_up(struct prefix_index *ix, const struct trace *t, uint32_t n_workers,
+                        uint64_t *took)
 {
     static uint32_t scores[WORKERS_MAX];
-    uint64_t *took = xcalloc(t->n_requests, sizeof(*took));
+    uint64_t sum = 0;
     struct prompt p;
 
     prompt_init(&p, t->longest);
@@ -274,30 +318,87 @@ static void look_up(struct prefix_index *ix, const struct trace *t, uint32_t n_w
         (void)prefix_index_match(ix, p.local, p.n, scores, n_workers);
         took[i] = wall_ns() - start;
         for (uint32_t w = 0; w < n_workers; w++)
-            r->score_sum += scores[w];
+            sum += scores[w];
     }
+    prompt_done(&p);
+    return sum;
+}
+
+struct writer {
+    struct prefix_index *ix;
+    const struct trace *trace;
+    uint32_t worker;      /* one that nobody asks for */
+    struct prompt prompt; /* made by the main thread, whose memory is measured */
+    _Atomic bool stop;
+    uint64_t n_blocks;
+};
+
+static void *write_on(void *arg)
+{
+    struct writer *w = arg;
+    struct prompt p = w->prompt;
+
+    for (size_t i = 0; !w->stop; i = (i + 1) % w->trace->n_requests) {
+        prompt_make(&p, w->trace, &w->trace->requests[i]);
+        if (prefix_index_store(w->ix, w->worker, NULL, p.blocks, p.n) != 0 ||
+            prefix_index_remove(w->ix, w->worker, p.external, p.n) != 0)
+            abort();
+        w->n_blocks += 2 * p.n;
+    }
+    return NULL;
+}
+
+static void look_up_all(struct prefix_index *ix, const struct trace *t, uint32_t n_workers,
+                        struct result *r)
+{
+    struct writer w = {.ix = ix, .trace = t, .worker = n_workers};
+    uint64_t *took = xcalloc(t->n_requests, sizeof(*took));
+    pthread_t thread;
+
+    prompt_init(&w.prompt, t->longest);
     r->n_lookups = t->n_requests;
+    r->score_sum = look_up(ix, t, n_workers, took);
     r->lookup_p50_us = (double)bench_percentile(took, t->n_requests, 0.5) / 1e3;
     r->lookup_p99_us = (double)bench_percentile(took, t->n_requests, 0.99) / 1e3;
-    prompt_done(&p);
+    if (pthread_create(&thread, NULL, write_on, &w) != 0)
+        abort();
+    if (look_up(ix, t, n_workers, took) != r->score_sum)
+        abort(); /* the writer's blocks were there already */
+    w.stop = true;
+    (void)pthread_join(thread, NULL);
+    r->busy_p50_us = (double)bench_percentile(took, t->n_requests, 0.5) / 1e3;
+    r->busy_p99_us = (double)bench_percentile(took, t->n_requests, 0.99) / 1e3;
+    r->writes = w.n_blocks;
+    prompt_done(&w.prompt);
     free(took);
 }
 
-static struct result replay(struct trace *t, uint32_t n_workers)
+static struct result phases(const struct trace *t, uint32_t n_workers, unsigned n_threads)
 {
     struct prefix_index *ix = prefix_index_new(SIZE_MAX);
-    struct result r = {0};
+    struct result r = {.n_blocks = t->n_blocks, .rss_start = rss_bytes()};
 
-    trace_plan(t, n_workers);
-    r.n_blocks = t->n_blocks;
-    r.rss_start = rss_bytes();
-    r.apply_ns = apply(ix, t, false, event_store);
+    r.apply_ns = apply(ix, t, false, event_store, n_threads);
     r.rss_full = rss_bytes();
     r.stats = prefix_index_stats(ix);
-    look_up(ix, t, n_workers, &r);
-    r.remove_ns = apply(ix, t, true, event_remove);
+    look_up_all(ix, t, n_workers, &r);
+    r.remove_ns = apply(ix, t, true, event_remove, n_threads);
     r.rss_end = rss_bytes();
     prefix_index_free(ix);
+    return r;
+}
+
+static struct result replay(struct trace *t, uint32_t n_workers, unsigned n_threads)
+{
+    struct trace some;
+    struct result r;
+
+    trace_plan(t, n_workers);
+    some = *t;
+    /* Pages of code and of threads' stacks that any run needs belong to the start. */
+    some.n_requests = MIN(t->n_requests, (size_t)WARM_UP);
+    (void)phases(&some, n_workers, n_threads);
+    r = phases(t, n_workers, n_threads);
     free(t->ids);
     free(t->requests);
     return r;
@@ -334,11 +435,12 @@ static void print_figures(const struct result *r)
 {
     printf("{\"blocks\":%zu,\"lookups\":%zu,\"score_sum\":%llu,\"apply_per_cpu_s\":%.6g,"
            "\"remove_per_cpu_s\":%.6g,\"lookup_p50_us\":%.4g,\"lookup_p99_us\":%.4g,"
+           "\"busy_p50_us\":%.4g,\"busy_p99_us\":%.4g,\"writes\":%llu,"
            "\"counted_bytes\":%zu,\"rss_start\":%zu,\"rss_full\":%zu,\"rss_end\":%zu}\n",
            r->n_blocks, r->n_lookups, (unsigned long long)r->score_sum,
            per_second(r->n_blocks, r->apply_ns), per_second(r->n_blocks, r->remove_ns),
-           r->lookup_p50_us, r->lookup_p99_us, r->stats.bytes, r->rss_start, r->rss_full,
-           r->rss_end);
+           r->lookup_p50_us, r->lookup_p99_us, r->busy_p50_us, r->busy_p99_us,
+           (unsigned long long)r->writes, r->stats.bytes, r->rss_start, r->rss_full, r->rss_end);
 }
 
 static void report(const struct result *r)
@@ -360,20 +462,22 @@ int main(int argc, char **argv)
         printf("{\"hash_block_ns\":%.4g}\n", hash_block_ns());
         return 0;
     }
-    if (argc == 3) {
-        uint64_t n_workers;
+    if (argc == 3 || argc == 4) {
+        uint64_t n_workers, n_threads = 1;
 
         if (!str_parse_u64(str_from(argv[2]), &n_workers) || n_workers < 1 ||
-            n_workers > WORKERS_MAX)
+            n_workers > WORKERS_MAX ||
+            (argc == 4 && !str_parse_u64(str_from(argv[3]), &n_threads)) || n_threads < 1 ||
+            n_threads > THREADS_MAX)
             return 2;
         trace_read(&t, argv[1]);
-        r = replay(&t, (uint32_t)n_workers);
+        r = replay(&t, (uint32_t)n_workers, (unsigned)n_threads);
         print_figures(&r);
         return 0;
     }
     bench_report("hash.block_alone", hash_block_ns(), "ns", "lower");
     trace_make(&t);
-    r = replay(&t, 64);
+    r = replay(&t, 64, 1);
     report(&r);
     return 0;
 }

@@ -2,6 +2,8 @@
 #include "router/kv/prefix_index.h"
 #include "lib/base/test.h"
 
+#include <pthread.h>
+
 #define B(ext, loc) ((struct prefix_block){(ext), (loc)})
 
 static void scores_count_leading_blocks_without_a_gap(void **state)
@@ -84,16 +86,130 @@ static void a_block_that_follows_itself_is_refused(void **state)
     prefix_index_check(ix);
 }
 
-static void the_bound_refuses_what_is_new(void **state)
+/* Prompts of their own, one event each, until well past the budget. */
+static void store_prompts(struct prefix_index *ix, uint64_t first, uint64_t n, uint32_t slot)
 {
-    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(2);
-    const struct prefix_block abc[] = {B(1, 10), B(2, 20), B(3, 30)};
+    enum { BLOCKS = 16 };
+
+    for (uint64_t p = first; p < first + n; p++) {
+        struct prefix_block blocks[BLOCKS];
+
+        for (uint64_t i = 0; i < BLOCKS; i++)
+            blocks[i] = B(p * BLOCKS + i + 1, (p * BLOCKS + i) * UINT64_C(0x9E3779B97F4A7C15));
+        assert_int_equal(prefix_index_store(ix, slot, NULL, blocks, BLOCKS), 0);
+    }
+}
+
+static size_t match_prompt(struct prefix_index *ix, uint64_t p)
+{
+    enum { BLOCKS = 16 };
+    uint64_t local[BLOCKS];
+    uint32_t scores[2];
+
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        local[i] = (p * BLOCKS + i) * UINT64_C(0x9E3779B97F4A7C15);
+    return prefix_index_match(ix, local, BLOCKS, scores, 2);
+}
+
+/* The budget holds whatever is stored; what was used lately stays, and the old goes. */
+static void the_budget_evicts_the_coldest(void **state)
+{
+    enum { MANY = 60000, LATE = 1000 };
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(8 << 20);
+    size_t cold = 0, late = 0;
+    uint64_t parent = 5;
 
     (void)state;
-    assert_int_equal(prefix_index_store(ix, 0, NULL, abc, 3), PREFIX_FULL);
-    assert_int_equal(prefix_index_held(ix, 0), 2);
-    assert_int_equal(prefix_index_store(ix, 0, NULL, abc, 2), 0);
+    for (uint64_t p = 0; p < MANY; p += 100) {
+        store_prompts(ix, p, 100, (uint32_t)(p / 100 % 2));
+        assert_int_equal(match_prompt(ix, 0), 16); /* in use all the time */
+        assert_true(prefix_index_stats(ix).bytes <= 8 << 20);
+    }
+    prefix_index_check(ix);
+    assert_true(prefix_index_stats(ix).evicted > MANY * 8);
+    assert_int_equal(prefix_index_stats(ix).refused, 0);
+    for (uint64_t p = 1; p <= LATE; p++) {
+        cold += match_prompt(ix, p) > 0;
+        late += match_prompt(ix, MANY - p) > 0;
+    }
+    assert_in_range(cold, 0, LATE / 100);
+    assert_in_range(late, LATE * 9 / 10, LATE);
+    /* Not an orphan: a resync would evict others, and so on. */
+    parent = 100 * 16 + 16;
+    assert_int_equal(prefix_index_store(ix, 1, &parent, &B(1, 10), 1), PREFIX_FULL);
+    assert_int_equal(prefix_index_stats(ix).orphans, 0);
+    prefix_index_clear(ix, 0);
+    prefix_index_clear(ix, 1);
+    assert_int_equal(prefix_index_stats(ix).entries, 0);
+    assert_int_equal(prefix_index_store(ix, 1, &parent, &B(1, 10), 1), PREFIX_NO_PARENT);
+}
+
+/* One chain alone: it may not evict itself. */
+static void a_chain_above_the_budget_is_refused(void **state)
+{
+    enum { DEPTH = 500000 };
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(8 << 20);
+    AUTO(mem_free) struct prefix_block *chain = xcalloc(DEPTH, sizeof(*chain));
+
+    (void)state;
+    for (size_t i = 0; i < DEPTH; i++)
+        chain[i] = B(i + 1, i * 7);
+    assert_int_equal(prefix_index_store(ix, 0, NULL, chain, DEPTH), PREFIX_FULL);
+    assert_in_range(prefix_index_held(ix, 0), 10000, DEPTH - 1);
     assert_int_equal(prefix_index_stats(ix).refused, 1);
+    prefix_index_check(ix);
+}
+
+static void bytes_are_accounted_by_worker(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+    size_t one, two;
+
+    (void)state;
+    store_prompts(ix, 0, 3000, 0);
+    store_prompts(ix, 3000, 1000, 1);
+    one = prefix_index_bytes_of(ix, 0);
+    two = prefix_index_bytes_of(ix, 1);
+    assert_in_range(one, two * 5 / 2, two * 7 / 2);
+    assert_in_range(one + two, prefix_index_stats(ix).bytes * 99 / 100,
+                    prefix_index_stats(ix).bytes);
+    assert_int_equal(prefix_index_bytes_of(ix, 7), 0);
+}
+
+/* Whichever allocation fails, the index stays whole, and what it refused can be stored later. */
+static void allocations_that_fail_leave_it_whole(void **state)
+{
+    enum { CHAIN = 40, CHAINS = 12 };
+
+    (void)state;
+    for (size_t nth = 1;; nth++) {
+        AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+        struct prefix_block chain[CHAIN];
+        bool failed;
+
+        mem_fail_at(nth);
+        for (uint64_t c = 0; c < CHAINS; c++) {
+            /* Shared starts, branches, hashes that differ, many holders. */
+            for (uint64_t i = 0; i < CHAIN; i++)
+                chain[i] =
+                    B((i < c ? i : c * CHAIN + i) * (1 + c / 8) + 1, i < c ? i : c * CHAIN + i);
+            for (uint32_t half = 0; half < 2; half++)
+                assert_in_range(prefix_index_store(ix, (uint32_t)c + half * 300, NULL, chain,
+                                                   CHAIN / (1 + half)),
+                                0, PREFIX_FULL);
+        }
+        failed = mem_has_failed();
+        mem_fail_at(0);
+        prefix_index_check(ix);
+        for (uint32_t slot = 0; slot < 300 + CHAINS; slot++)
+            prefix_index_clear(ix, slot);
+        prefix_index_check(ix);
+        assert_int_equal(prefix_index_stats(ix).nodes, 0);
+        if (!failed) {
+            assert_true(nth > 20);
+            return;
+        }
+    }
 }
 
 static void a_chain_of_a_million_blocks_needs_no_stack(void **state)
@@ -297,7 +413,7 @@ static void fleet_remove(struct prefix_index *ix, struct fleet *o, uint32_t w)
         fleet_forget(o, w, hashes[i]);
 }
 
-static void fleet_lookup(const struct prefix_index *ix, const struct fleet *o)
+static void fleet_lookup(struct prefix_index *ix, const struct fleet *o)
 {
     uint64_t local[LONG];
     uint32_t scores[FLEET], longest = 0;
@@ -398,12 +514,106 @@ static void memory_returns(void **state)
     assert_in_range(prefix_index_stats(ix).bytes, 1, before + 1024);
 }
 
+/* --- threads -----------------------------------------------------------------------------------
+ */
+
+enum { WRITERS = 2, OF_EACH = 3, ROUNDS = 3000, PROMPTS = 40 };
+
+struct world {
+    struct prefix_index *ix;
+    uint32_t writer;
+    _Atomic bool *done;
+};
+
+static void prompt_of(uint64_t p, struct prefix_block *blocks)
+{
+    for (uint64_t i = 0; i < LONG; i++)
+        blocks[i] = B((i < p ? i : p * LONG + i) + 1, i < p ? i : p * LONG + i);
+}
+
+/* Stores, removes and clears of the workers that are this thread's. */
+static void *write_events(void *arg)
+{
+    const struct world *w = arg;
+    uint64_t state = w->writer + 1;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        struct prefix_block blocks[LONG];
+        uint64_t hashes[LONG];
+        uint32_t slot;
+        size_t n;
+
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+        slot = w->writer + WRITERS * ((uint32_t)(state >> 40) % OF_EACH);
+        n = 1 + (state >> 50) % LONG;
+        prompt_of((state >> 33) % PROMPTS, blocks);
+        for (size_t i = 0; i < n; i++)
+            hashes[i] = blocks[LONG - 1 - i].external;
+        if (round % 200 == 0)
+            prefix_index_clear(w->ix, slot);
+        else if (state >> 63)
+            assert_int_equal(prefix_index_store(w->ix, slot, NULL, blocks, n), 0);
+        else
+            (void)prefix_index_remove(w->ix, slot, hashes, n);
+    }
+    return NULL;
+}
+
+/* What a score says holds at one moment: no worker has more than the longest match. */
+static void *look_up(void *arg)
+{
+    const struct world *w = arg;
+
+    for (uint64_t round = 0; !*w->done; round++) {
+        struct prefix_block blocks[LONG];
+        uint64_t local[LONG];
+        uint32_t scores[WRITERS * OF_EACH], most = 0;
+        size_t longest;
+
+        prompt_of(round % PROMPTS, blocks);
+        for (size_t i = 0; i < LONG; i++)
+            local[i] = blocks[i].local;
+        longest = prefix_index_match(w->ix, local, LONG, scores, ARRAY_LEN(scores));
+        for (size_t i = 0; i < ARRAY_LEN(scores); i++)
+            most = MAX(most, scores[i]);
+        assert_int_equal(most, longest);
+        (void)prefix_index_held(w->ix, (uint32_t)(round % WRITERS));
+        (void)prefix_index_stats(w->ix);
+    }
+    return NULL;
+}
+
+static void many_threads_leave_it_whole(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(SIZE_MAX);
+    struct world worlds[WRITERS + 2];
+    pthread_t threads[WRITERS + 2];
+    _Atomic bool done = false;
+
+    (void)state;
+    for (uint32_t i = 0; i < WRITERS + 2; i++) {
+        worlds[i] = (struct world){ix, i, &done};
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, i < WRITERS ? write_events : look_up, &worlds[i]), 0);
+    }
+    for (uint32_t i = 0; i < WRITERS + 2; i++) {
+        (void)pthread_join(threads[i], NULL);
+        done = i + 1 >= WRITERS;
+    }
+    prefix_index_check(ix);
+    for (uint32_t slot = 0; slot < WRITERS * OF_EACH; slot++)
+        prefix_index_clear(ix, slot);
+    assert_int_equal(prefix_index_stats(ix).nodes, 0);
+}
+
 int main(void)
 {
     return TEST_RUN(T(scores_count_leading_blocks_without_a_gap), T(an_orphan_never_enters),
                     T(stores_and_removes_are_idempotent),
                     T(one_block_under_two_hashes_stays_until_both_are_removed),
-                    T(a_block_that_follows_itself_is_refused), T(the_bound_refuses_what_is_new),
+                    T(a_block_that_follows_itself_is_refused), T(the_budget_evicts_the_coldest),
+                    T(a_chain_above_the_budget_is_refused), T(bytes_are_accounted_by_worker),
+                    T(allocations_that_fail_leave_it_whole),
                     T(a_chain_of_a_million_blocks_needs_no_stack), T(random_operations_match_sets),
-                    T(long_chains_match_sets), T(memory_returns));
+                    T(long_chains_match_sets), T(memory_returns), T(many_threads_leave_it_whole));
 }

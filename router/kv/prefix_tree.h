@@ -1,49 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree inside the prefix index: blocks in their context, and who holds each.
+ * The tree inside the prefix index: blocks in their context, who holds each, and its name.
  *
  *     node 7 ─ A B C D E          a node is a stretch of up to 16 blocks (cells), each following
  *              │   └─ node 9 ─ X  the one before it; it never starts anywhere but at its first
  *              holders 0:11111    child nodes hang below any cell, so nothing is ever split
  *                      1:00111    a holder is a worker's slot and the mask of cells it holds
  *
- * A position, node × 16 + cell, names a block for as long as it exists: neither growth nor
+ * A position, node × 16 + cell, means a block for as long as it exists: neither growth nor
  * divergence moves one. Position 0 is the root, above all first blocks. A cell goes when nobody
  * holds it and nothing follows it; a node when its last cell goes.
  *
+ * A cell's name is the external hash under which a worker first stored it. A name means one cell
+ * and a cell has at most one name: what does not fit this is the alias table's.
+ *
  * Nodes lie in segments that are allocated and freed as a whole, so that memory returns when
- * workers leave. Pure; one thread.
+ * workers leave. Growth may fail, for memory has a budget, and nothing has changed then. Pure; one
+ * writer, or many readers, which write nothing but a node's `used`.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "lib/base/list.h"
-#include "lib/base/map64.h"
 #include "router/kv/edge_table.h"
+#include "router/kv/kv_mem.h"
+#include "router/kv/map32.h"
+#include "router/kv/name_table.h"
+#include "router/kv/prefix_index.h"
 
 enum {
     TREE_ROOT = 0,
-    TREE_CELLS = 16, /* bits of a holder's mask */
-    TREE_SEGMENT_NODES = 1024,
-    TREE_INLINE_HOLDERS = 4,
+    TREE_CELLS = 16,           /* bits of a holder's mask */
+    TREE_SEGMENT_NODES = 6553, /* a huge page */
+    TREE_INLINE_HOLDERS = 5,
     TREE_SLOTS_MAX = 65536,
 };
 
 struct tree_node {
-    union { /* sorted; each is slot << 16 | mask, the mask is not 0 */
-        uint32_t here[TREE_INLINE_HOLDERS];
-        uint32_t *heap; /* when cap_log2 says more */
+    /* Sorted words, slot << 16 | mask, where the mask is not 0; behind all room for words as many
+     * places, each that of the node in the slot's list. */
+    union {
+        uint32_t here[2 * TREE_INLINE_HOLDERS];
+        uint32_t *heap; /* when cap_log2 is not 0 */
     };
     uint32_t up;   /* position that the first cell follows */
     uint32_t next; /* node that the last of 16 cells goes on in, 0 = none; the edge table has
                            all others */
     uint32_t n_holders;
+    uint32_t used;     /* generation of the last store or match here */
     uint16_t branches; /* cells below which the edge table has children */
+    uint16_t named;    /* cells whose `external` is a name */
     uint8_t len;       /* cells; 0 in a free node, whose `next` is the next free one */
-    uint8_t cap_log2;  /* of holders */
+    uint8_t cap_log2;  /* of holders on the heap */
     uint64_t local[TREE_CELLS];
+    uint64_t external[TREE_CELLS];
 };
 
 struct tree_segment {
@@ -56,28 +69,59 @@ struct tree_segment {
 };
 
 struct prefix_tree {
+    struct kv_mem mem; /* for all that the index grows */
     struct tree_segment **segments;
     uint32_t n_segments, cap_segments;
     struct list open;
     struct edge_table edges;   /* (position, local hash) -> node */
-    struct map64 branch_count; /* position -> edges below it */
-    size_t n_cells;            /* without the root */
-    size_t n_live_segments, holder_bytes;
+    struct map32 branch_count; /* position -> edges below it */
+    struct name_table names;
+    size_t n_cells; /* without the root */
+    uint32_t generation;
 };
 
-void prefix_tree_init(struct prefix_tree *t);
+/* The root's segment is there whatever @limit (bytes) says. */
+void prefix_tree_init(struct prefix_tree *t, size_t limit);
 void prefix_tree_done(struct prefix_tree *t);
 /* Position of the block below @position, 0 when there is none. */
 uint32_t prefix_tree_child(const struct prefix_tree *t, uint32_t position, uint64_t local);
-/* Likewise, made if missing. Somebody must be marked as its holder before anything is cleared. */
-uint32_t prefix_tree_need_child(struct prefix_tree *t, uint32_t position, uint64_t local);
-/* Cells of the node that the slot holds. */
-uint32_t prefix_tree_mask(const struct prefix_tree *t, uint32_t node, uint32_t slot);
-/* Adds to them. */
+/*
+ * Likewise, made if missing; 0 when there is no memory. Somebody is marked as its holder before
+ * anything is cleared, or else prefix_tree_trim() takes it back.
+ */
+MUST_CHECK uint32_t prefix_tree_need_child(struct prefix_tree *t, uint32_t position,
+                                           uint64_t local);
+/*
+ * Makes blocks that are new to all, with their names, behind the last cell of a node. Returns how
+ * many: fewer where the node ends, something else might have the name, or memory is gone.
+ */
+uint32_t prefix_tree_append(struct prefix_tree *t, uint32_t position,
+                            const struct prefix_block *blocks, size_t n);
+/* Drops cells at the node's end that nothing needs, and upwards whatever only led to them. */
+void prefix_tree_trim(struct prefix_tree *t, uint32_t node);
+/* The position that has the name, 0 when none has. */
+uint32_t prefix_tree_named(const struct prefix_tree *t, uint64_t external);
+/* Names a cell that has no name; no other cell has this one. False when there is no memory. */
+MUST_CHECK bool prefix_tree_name(struct prefix_tree *t, uint32_t position, uint64_t external);
+/* Cells of the node that the slot holds; if there are some, *ret_place is what came with them. */
+uint32_t prefix_tree_mask(const struct prefix_tree *t, uint32_t node, uint32_t slot,
+                          uint32_t *ret_place);
+/* Makes room for one more holder; false when there is no memory. */
+MUST_CHECK bool prefix_tree_reserve_holder(struct prefix_tree *t, uint32_t node);
+/* Cells for a slot that has none; room was reserved. */
+void prefix_tree_add_holder(struct prefix_tree *t, uint32_t node, uint32_t slot, uint32_t cells,
+                            uint32_t place);
+/* More cells for a slot that has some. */
 void prefix_tree_mark(struct prefix_tree *t, uint32_t node, uint32_t slot, uint32_t cells);
-/* Takes from them, and frees what then holds nothing, upwards as far as need be. */
-void prefix_tree_clear(struct prefix_tree *t, uint32_t node, uint32_t slot, uint32_t cells);
-size_t prefix_tree_bytes(const struct prefix_tree *t);
+void prefix_tree_move_place(struct prefix_tree *t, uint32_t node, uint32_t slot, uint32_t place);
+/*
+ * Takes from them, and frees what then holds nothing, upwards as far as need be. Returns what the
+ * slot still holds of the node.
+ */
+uint32_t prefix_tree_clear(struct prefix_tree *t, uint32_t node, uint32_t slot, uint32_t cells);
+/* prefix_index_match(). Notes that what matches was used. */
+size_t prefix_tree_match(const struct prefix_tree *t, const uint64_t *local, size_t n,
+                         uint32_t *ret_scores, size_t n_slots);
 /* Asserts every invariant; returns how many (slot, cell) pairs there are. O(size). For tests. */
 size_t prefix_tree_check(const struct prefix_tree *t);
 
@@ -91,7 +135,28 @@ static inline struct tree_node *tree_node(const struct prefix_tree *t, uint32_t 
     return &t->segments[id / TREE_SEGMENT_NODES]->nodes[id % TREE_SEGMENT_NODES];
 }
 
+/* NULL when there is no such node now. */
+static inline struct tree_node *tree_node_if_live(const struct prefix_tree *t, uint32_t id)
+{
+    uint32_t i = id / TREE_SEGMENT_NODES, k = id % TREE_SEGMENT_NODES;
+    struct tree_segment *seg = i < t->n_segments ? t->segments[i] : NULL;
+
+    return seg && k < seg->n_touched && seg->nodes[k].len ? &seg->nodes[k] : NULL;
+}
+
 static inline uint32_t *tree_holders(struct tree_node *n)
 {
-    return 1u << n->cap_log2 > TREE_INLINE_HOLDERS ? n->heap : n->here;
+    return n->cap_log2 ? n->heap : n->here;
+}
+
+static inline uint32_t *tree_places(struct tree_node *n)
+{
+    return n->cap_log2 ? n->heap + ((size_t)1 << n->cap_log2) : n->here + TREE_INLINE_HOLDERS;
+}
+
+/* Readers do this at the same time, hence the atomics; the value is a hint. */
+static inline void tree_node_use(struct tree_node *n, uint32_t generation)
+{
+    if (__atomic_load_n(&n->used, __ATOMIC_RELAXED) != generation)
+        __atomic_store_n(&n->used, generation, __ATOMIC_RELAXED);
 }

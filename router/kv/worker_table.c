@@ -11,15 +11,8 @@ struct slot {
 struct worker_table {
     struct slot *slots;
     uint32_t end, cap;
-    struct map64 by_target; /* key_of() -> slot of the first target with that key */
+    struct map64 by_target; /* worker_rank_key() -> slot of the first target with that key */
 };
-
-/* Ranks are few and small, so that different targets share a key only by bad luck; find() compares.
- */
-static uint64_t key_of(struct worker_rank w)
-{
-    return w.worker_id ^ (uint64_t)w.dp_rank * UINT64_C(0xD6E8FEB86659FD93);
-}
 
 struct worker_table *worker_table_new(void)
 {
@@ -45,7 +38,7 @@ static bool is_target(const struct worker_table *t, uint32_t slot, struct worker
 
 uint32_t worker_table_find(const struct worker_table *t, struct worker_rank w)
 {
-    const uint64_t *at = map64_find(&t->by_target, key_of(w));
+    const uint64_t *at = map64_find(&t->by_target, worker_rank_key(w));
 
     if (!at)
         return WORKER_SLOT_NONE;
@@ -84,7 +77,7 @@ uint32_t worker_table_add(struct worker_table *t, struct worker_rank w)
     if (slot == WORKER_SLOT_NONE)
         return slot;
     t->slots[slot] = (struct slot){w, true};
-    at = map64_put(&t->by_target, key_of(w), &is_new);
+    at = map64_put(&t->by_target, worker_rank_key(w), &is_new);
     if (is_new)
         *at = slot;
     return slot;
@@ -92,14 +85,14 @@ uint32_t worker_table_add(struct worker_table *t, struct worker_rank w)
 
 void worker_table_remove(struct worker_table *t, uint32_t slot)
 {
-    uint64_t key = key_of(t->slots[slot].target);
+    uint64_t key = worker_rank_key(t->slots[slot].target);
     const uint64_t *at = map64_find(&t->by_target, key);
 
     t->slots[slot].used = false;
     if (at && *at == slot) {
         (void)map64_remove(&t->by_target, key, NULL);
         for (uint32_t i = 0; i < t->end; i++)
-            if (t->slots[i].used && key_of(t->slots[i].target) == key)
+            if (t->slots[i].used && worker_rank_key(t->slots[i].target) == key)
                 *map64_put(&t->by_target, key, NULL) = i;
     }
     while (t->end && !t->slots[t->end - 1].used)

@@ -21,6 +21,15 @@ struct worker_rank {
     uint64_t worker_id;
     uint32_t dp_rank;
 };
+static inline bool worker_rank_eq(struct worker_rank a, struct worker_rank b)
+{
+    return a.worker_id == b.worker_id && a.dp_rank == b.dp_rank;
+}
+/* For maps. Ranks are few and small, so that different targets share a key only by bad luck. */
+static inline uint64_t worker_rank_key(struct worker_rank w)
+{
+    return w.worker_id ^ (uint64_t)w.dp_rank * UINT64_C(0xD6E8FEB86659FD93);
+}
 
 enum { WORKER_SLOTS_MAX = 65536, WORKER_SLOT_NONE = UINT32_MAX };
 

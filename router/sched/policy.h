@@ -1,23 +1,178 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routing policies: pure functions over the candidates of one decision.
+ * Routing policies: pure functions from what is known of the eligible workers to one of them.
+ *
+ * The scheduler gathers a struct route_candidate per eligible target once per decision, plus one
+ * struct policy_inputs that is the same for all of them. Both are plain values without pointers: any
+ * number of policies can look at them, and a recorded decision gives the same scores and the same
+ * pick again, bit for bit, on every machine (no library of mathematics, no contraction of floats).
+ *
+ *     score   fills one struct route_score per candidate; lower is better. Policies that only
+ *             count (round-robin, random …) leave all of them 0
+ *     pick    chooses, by the scores and by inputs->random
+ *     put     the policy's own account of one candidate, the "Formula …" line: what it prints
+ *             computes to the score
  */
 #pragma once
 
-#include "router/sched/scheduler.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/str.h"
+#include "router/kv/worker_table.h"
+#include "router/sched/route_conf.h"
+
+/* What is known of one eligible target when the decision is made, before it is booked. */
+struct route_candidate {
+    struct worker_rank worker;
+    uint32_t slot;
+    uint32_t overlap_blocks;           /* leading blocks cached on the device */
+    uint32_t host_blocks, disk_blocks; /* those that go on in slower tiers */
+    uint32_t new_blocks;               /* full blocks of this prompt that are not active there */
+    uint32_t requests;                 /* running there, booked by us */
+    uint64_t tree_size;                /* blocks that it holds; 0 without overlap */
+    uint64_t prefill_tokens;           /* booked and not computed yet */
+    uint64_t queued_tokens;            /* the same, at least one of each such request */
+    uint64_t active_blocks;            /* distinct blocks of running requests */
+    uint64_t max_num_seqs;             /* 0 = unknown */
+    uint64_t total_kv_blocks;          /* 0 = unknown */
+    double preference;                 /* sum of the weights of preferred taints that it has */
+    double confidence;                 /* 0..1: how far its overlap is believed */
+    double slowness, lifetime;         /* learned (learned.h): 1 = as the fleet; seconds */
+};
+
+/* What is the same for every candidate of one decision. */
+struct policy_inputs {
+    uint32_t block_size;
+    uint32_t isl;    /* prompt tokens, >= 1 */
+    uint64_t random; /* 64 fresh bits: all chance in a decision */
+    uint64_t turn;   /* decisions made in turn before this one */
+    /* Over the candidates. */
+    double mean_requests;
+    uint64_t min_prefill_tokens;
+    double seconds_per_token; /* learned over all workers */
+    /* From the configuration or the request. */
+    double temperature, overlap_weight;
+    double overlap_credit, credit_decay, host_weight, disk_weight;
+    double prefill_load_scale, active_request_weight;
+    bool track_prefill_tokens; /* false: prompts are computed elsewhere */
+};
+
+enum { POLICY_TERMS_MAX = 6 };
+
+/* What a policy made of a candidate: the score and the terms that it is the sum or product of. */
+struct route_score {
+    double logit;
+    double terms[POLICY_TERMS_MAX]; /* named by policy->terms */
+};
 
 /*
- * Cost of the reference, 0.9.0 (router.md §4.2): fills logit of every candidate from its
- * prefill_blocks and decode_blocks. Lower is better.
+ * How a pick came about: with it a part of the candidates is enough to tell whether it follows from
+ * their scores (policy->follows), as long as the lowest scores are among them.
  */
-void policy_kv_score(struct route_candidate *candidates, size_t n, double overlap_weight);
+struct policy_pick {
+    bool tied;          /* several had the lowest score */
+    uint32_t n;         /* candidates there were */
+    uint32_t at, other; /* position of the chosen; and of the one it was compared to, else = at */
+    uint32_t pool, nth; /* it was drawn as the nth of so many that were as good */
+    double highest;     /* drawn by weight: the highest score, */
+    double sum, before; /* the sum of weights, and the share of those before the chosen */
+};
 
-/*
- * Temperature 0: the lowest logit; ties go to the smaller tree, then to chance. *ret_tied says that
- * the lowest logit was shared. Temperature T > 0: one draw from softmax(-logit / (max - min) / T),
- * uniform where all logits are equal. @random: 64 fresh bits. @n >= 1.
- */
-size_t policy_kv_pick(const struct route_candidate *candidates, size_t n, double temperature,
-                      uint64_t random, bool *ret_tied);
+/* Some of the candidates of a decision, in their order, all with the lowest scores among them. */
+struct policy_part {
+    const struct route_candidate *candidates;
+    const struct route_score *scores;
+    size_t n, chosen, other; /* indices */
+};
+
+struct policy {
+    const char *name;
+    const char *terms[POLICY_TERMS_MAX + 1]; /* NULL-ended */
+    void (*score)(const struct route_candidate *candidates, size_t n,
+                  const struct policy_inputs *in, struct route_score *ret);
+    /* Index of the chosen one; @n >= 1. Fills of *ret, which is zero, what it has to tell. Called by
+     * policy_choose(). */
+    size_t (*pick)(const struct route_candidate *candidates, const struct route_score *scores,
+                   size_t n, const struct policy_inputs *in, struct policy_pick *ret);
+    /* Whether it would pick so, as far as the part tells. */
+    bool (*follows)(const struct policy_part *part, const struct policy_inputs *in,
+                    const struct policy_pick *pick);
+    const char *tie_note; /* what decided among them, for the log */
+    bool counts_tiers;    /* blocks in host memory and on disk are credited, by their weights */
+    void (*put)(const struct route_candidate *c, const struct route_score *score,
+                const struct policy_inputs *in, struct buf *out); /* NULL: has no formula */
+};
+
+/* Every policy there is: modes other than kv are policies that do not look at costs. */
+extern const struct policy POLICY_ROUND_ROBIN, POLICY_RANDOM, POLICY_POWER_OF_TWO,
+    POLICY_LEAST_LOADED, POLICY_DIRECT, POLICY_DYNAMO, POLICY_DYNAMO_1, POLICY_MARGINAL;
+
+/* By name, in the words of the configuration; NULL when there is none of that name. */
+const struct policy *policy_find(struct str name);
+/* The policy that the configuration asks for. */
+const struct policy *policy_of(const struct route_conf *conf);
+
+/* The policy's choice among all candidates, @n >= 1; returns its index. */
+size_t policy_choose(const struct policy *policy, const struct route_candidate *candidates,
+                     const struct route_score *scores, size_t n, const struct policy_inputs *in,
+                     struct policy_pick *ret);
+
+/* --- for policies --- */
+
+/* Tokens of the prompt that the candidate holds, as far as that is believed. */
+static inline double policy_cached_tokens(const struct route_candidate *c,
+                                          const struct policy_inputs *in)
+{
+    return (double)((uint64_t)c->overlap_blocks * in->block_size) * c->confidence;
+}
+/* Blocks of the prompt that the candidate holds, those on slower tiers by what they are worth. */
+static inline double policy_effective_blocks(const struct route_candidate *c,
+                                             const struct policy_inputs *in)
+{
+    return c->overlap_blocks * c->confidence + in->host_weight * c->host_blocks +
+           in->disk_weight * c->disk_blocks;
+}
+/* Tokens of the prompt that need not be computed there, in the policy's eyes. */
+uint64_t policy_credited_tokens(const struct policy *policy, const struct route_candidate *c,
+                                const struct policy_inputs *in);
+/* Blocks that it holds on any tier. */
+static inline uint32_t policy_held_blocks(const struct route_candidate *c)
+{
+    return c->overlap_blocks + c->host_blocks + c->disk_blocks;
+}
+double policy_preference_factor(double sum);
+/* Factor of the score for preferred taints: exp(-tanh(sum of weights)), 1 without any (router.md
+ * §4.8). */
+static inline double policy_preference(const struct route_candidate *c)
+{
+    return c->preference != 0 ? policy_preference_factor(c->preference) : 1;
+}
+/* Tells of that factor at the end of a formula line, where there is one. */
+void policy_put_preference(const struct route_candidate *c, struct buf *out);
+/* "Formula for worker_id=… dp_rank=… with " */
+void policy_put_head(const struct route_candidate *c, struct buf *out);
 /* 53 bits of @random as a number in [0, 1). */
 double policy_unit(uint64_t random);
+/* A number below @n, from @random. */
+size_t policy_draw(uint64_t random, size_t n);
+#define POLICY_TIE_NOTE "Multiple workers tied with same logit, using tree size as tie-breaker"
+/*
+ * Temperature 0: the lowest logit; ties go to the smaller tree, then to chance. Temperature T > 0:
+ * one draw from softmax(-logit / (max - min) / T), uniform where all logits are equal (router.md
+ * §4.2).
+ */
+size_t policy_pick_lowest(const struct route_candidate *candidates,
+                          const struct route_score *scores, size_t n,
+                          const struct policy_inputs *in, struct policy_pick *ret);
+bool policy_lowest_follows(const struct policy_part *part, const struct policy_inputs *in,
+                           const struct policy_pick *pick);
+/* The index of the lowest score; the first of equals. */
+size_t policy_lowest(const struct route_score *scores, size_t n);
+/* A draw of one among @pool that are as good: noted in *ret. */
+uint32_t policy_draw_of(uint64_t random, size_t pool, struct policy_pick *ret);
+/* Whether that draw gave that: and there are @n_known of them before the chosen, @n_all in all. */
+bool policy_draw_follows(uint64_t random, const struct policy_pick *pick, size_t n_before,
+                         size_t n_all);

@@ -3,4 +3,9 @@
 
 #include <stddef.h>
 
-const char *const ROUTE_MODE_WORDS[] = {"round-robin", "random", "kv", NULL};
+const char *const ROUTE_MODE_WORDS[] = {
+    "round-robin", "random", "power-of-two", "least-loaded", "direct", "kv", NULL};
+const char *const ROUTE_POLICY_WORDS[] = {"dynamo", "dynamo-1.x", "marginal", NULL};
+const char *const ROUTE_SHADOW_WORDS[] = {"round-robin",  "random", "power-of-two",
+                                          "least-loaded", "dynamo", "dynamo-1.x",
+                                          "marginal",     NULL};

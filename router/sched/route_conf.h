@@ -7,17 +7,46 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum route_mode { ROUTE_ROUND_ROBIN, ROUTE_RANDOM, ROUTE_KV };
+#include "lib/base/str.h"
 
-/* "round-robin", "random", "kv", NULL: for the configuration table. */
-extern const char *const ROUTE_MODE_WORDS[];
+#include "router/sched/bypass.h"
+
+enum route_mode {
+    ROUTE_ROUND_ROBIN,
+    ROUTE_RANDOM,
+    ROUTE_POWER_OF_TWO,
+    ROUTE_LEAST_LOADED,
+    ROUTE_DIRECT,
+    ROUTE_KV
+};
+
+/* What mode kv chooses by. */
+enum route_policy { ROUTE_POLICY_DYNAMO, ROUTE_POLICY_DYNAMO_1, ROUTE_POLICY_MARGINAL };
+
+/* In the order of the enums, NULL-ended: for the configuration table. */
+extern const char *const ROUTE_MODE_WORDS[], *const ROUTE_POLICY_WORDS[];
+/* Policies that can be shadows: every one but direct, which makes no choice. */
+extern const char *const ROUTE_SHADOW_WORDS[];
 
 struct route_conf {
-    int mode;                   /* enum route_mode */
-    double overlap_weight;      /* kv_overlap_score_weight, 1.0 */
-    double temperature;         /* 0 = the minimum */
+    int mode;              /* enum route_mode */
+    int policy;            /* enum route_policy */
+    uint64_t shadows;      /* bit i: ROUTE_SHADOW_WORDS[i] scores every request too */
+    double overlap_weight; /* kv_overlap_score_weight, 1.0 */
+    double temperature;    /* 0 = the minimum */
+    /* The cost function of 1.x (router.md §6.4). */
+    double overlap_credit, credit_decay;
+    double host_weight, disk_weight;
+    double prefill_load_scale; /* NAN: overlap_weight, of which 0 takes the credit too */
+    double active_request_weight;
+    bool track_prefill_tokens;
+    bool load_aware;            /* caches count for nothing, bookings still do */
+    uint64_t predicted_ttl_ms;  /* beside events: credit for what was just routed; 0 = none */
+    uint64_t expiry_ms;         /* bookings silent for so long count no more; 0 = never */
     bool use_kv_events;         /* false: approximate index */
+    bool event_fallback;        /* where events do not come, guess what is cached */
     uint64_t ttl_ms;            /* approximate index: 120,000 */
+    uint64_t index_bytes;       /* that the index may take; 0 = 2 GiB */
     uint64_t max_tree_size;     /* approximate index: 2^20 */
     double prune_target_ratio;  /* approximate index: 0.8 */
     bool track_active_blocks;   /* true */
@@ -25,4 +54,13 @@ struct route_conf {
     bool track_output_blocks;   /* false */
     double busy_decode_blocks;  /* share of total_kv_blocks, NAN = off */
     double busy_prefill_tokens; /* tokens, NAN = off */
+    double busy_prefill_share;  /* of max_batched_tokens; 0 or NAN = off; either is enough */
+    uint64_t affinity_ttl_s;    /* how long a session stays with its worker; 0 = not at all */
+    struct bypass_conf bypass;  /* of prefill workers */
+};
+
+/* A property of workers that a request would like to meet. */
+struct route_taint {
+    struct str name;
+    double weight; /* above 0 attracts, below repels */
 };

@@ -1,47 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "router/sched/scheduler.h"
+#include "router/sched/scheduler_inner.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
-#include "router/kv/approx_index.h"
-#include "router/sched/policy.h"
-#include "router/sched/sequences.h"
+/* For some 60 million blocks, far above any fleet that was reported. */
+static size_t index_bytes(const struct route_conf *c)
+{
+    return c->index_bytes ? c->index_bytes : (size_t)2 << 30;
+}
 
-/* Some 25 bytes each: 1.7 GB, and 12 GB if an engine's blocks had no runs at all; far above any fleet
- * that was reported. */
-enum { INDEX_MAX_ENTRIES = 64 << 20 };
-/* What the reference assumes for the threshold that was not given (router.md §4.6). */
-static const double BUSY_DECODE_DEFAULT = 1.0, BUSY_PREFILL_DEFAULT = 1000000;
-
-/* What is known of one target beside its blocks and bookings. */
-struct target {
-    bool known;      /* discovery has it */
-    bool first_rank; /* stands for the worker in the modes that do not know ranks */
-    uint64_t total_kv_blocks;
-    uint64_t reported_blocks;
-};
-
-struct scheduler {
-    struct route_conf conf;
-    uint32_t block_size;
-    struct worker_table *workers;
-    struct prefix_index *index;
-    struct approx_index *approx;
-    struct sequences *sequences;
-    struct target *targets; /* by slot */
-    size_t n_targets;
-    uint64_t turn;             /* of round-robin */
-    uint32_t *scores, *shared; /* by slot, scratch of one decision */
-    uint64_t *fresh_hashes;    /* scratch: block identities that match nothing */
-    size_t cap_fresh;
-};
-
+/* Beside events it holds what was just routed and is not reported yet, for a shorter time. */
 static struct approx_conf approx_conf_of(const struct route_conf *c)
 {
-    return (struct approx_conf){c->ttl_ms, c->max_tree_size, c->prune_target_ratio};
+    return (struct approx_conf){c->use_kv_events ? c->predicted_ttl_ms : c->ttl_ms,
+                                c->max_tree_size, c->prune_target_ratio};
 }
+
+/* --- observers ---------------------------------------------------------------------------------
+ */
+
+void scheduler_observe(struct scheduler *s, struct scheduler_observer *o)
+{
+    list_append(&s->observers, &o->link);
+}
+
+static void on_prefilled(void *arg, const struct booking *b)
+{
+    struct scheduler *s = arg;
+
+    LIST_FOREACH (o, &s->observers, struct scheduler_observer, link)
+        if (o->prefilled)
+            o->prefilled(o, b);
+}
+
+static void on_grown(void *arg, const struct booking *b)
+{
+    struct scheduler *s = arg;
+
+    LIST_FOREACH (o, &s->observers, struct scheduler_observer, link)
+        if (o->grown)
+            o->grown(o, b);
+}
+
+static void on_ended(void *arg, const struct booking *b)
+{
+    struct scheduler *s = arg;
+
+    LIST_FOREACH (o, &s->observers, struct scheduler_observer, link)
+        if (o->ended)
+            o->ended(o, b);
+}
+
+/* --- life --------------------------------------------------------------------------------------
+ */
 
 struct scheduler *scheduler_new(uint32_t block_size, const struct route_conf *conf)
 {
@@ -51,10 +63,27 @@ struct scheduler *scheduler_new(uint32_t block_size, const struct route_conf *co
     s->conf = *conf;
     s->block_size = block_size;
     s->workers = worker_table_new();
-    s->index = prefix_index_new(INDEX_MAX_ENTRIES);
+    s->index = prefix_index_new(index_bytes(conf));
+    s->tiers = tier_index_new(scheduler_tier_bytes(index_bytes(conf)));
     s->approx = approx_index_new(&approx);
-    s->sequences = sequences_new(block_size);
+    approx = scheduler_guess_conf(conf);
+    s->guesses = approx_index_new(&approx);
+    s->sequences = sequences_new();
+    sequences_set_expiry(s->sequences, conf->expiry_ms * NS_PER_MS);
+    sequences_set_hooks(s->sequences,
+                        (struct sequences_hooks){on_prefilled, on_grown, on_ended, s});
+    s->unheard = unheard_new();
+    list_init(&s->observers);
     return s;
+}
+
+static void drop_taints(struct target *t)
+{
+    for (size_t i = 0; i < t->n_taints; i++)
+        free(t->taints[i]);
+    free(t->taints);
+    t->taints = NULL;
+    t->n_taints = 0;
 }
 
 struct scheduler *scheduler_free(struct scheduler *s)
@@ -64,10 +93,19 @@ struct scheduler *scheduler_free(struct scheduler *s)
     free(s->fresh_hashes);
     free(s->scores);
     free(s->shared);
+    free(s->eligible);
+    free(s->ends);
+    free(s->reach);
+    for (size_t i = 0; i < s->n_targets; i++)
+        drop_taints(&s->targets[i]);
     free(s->targets);
+    route_decision_done(&s->probe);
     sequences_free(s->sequences);
+    unheard_free(s->unheard);
     approx_index_free(s->approx);
+    approx_index_free(s->guesses);
     prefix_index_free(s->index);
+    tier_index_free(s->tiers);
     worker_table_free(s->workers);
     free(s);
     return NULL;
@@ -78,7 +116,12 @@ void scheduler_configure(struct scheduler *s, const struct route_conf *conf)
     struct approx_conf approx = approx_conf_of(conf);
 
     s->conf = *conf;
+    prefix_index_set_limit(s->index, index_bytes(conf));
+    tier_index_set_limit(s->tiers, scheduler_tier_bytes(index_bytes(conf)));
     approx_index_configure(s->approx, &approx);
+    approx = scheduler_guess_conf(conf);
+    approx_index_configure(s->guesses, &approx);
+    sequences_set_expiry(s->sequences, conf->expiry_ms * NS_PER_MS);
 }
 
 const struct route_conf *scheduler_conf(const struct scheduler *s)
@@ -103,6 +146,7 @@ static void grow_slots(struct scheduler *s, size_t n)
     memset(s->targets + s->n_targets, 0, (n - s->n_targets) * sizeof(*s->targets));
     s->scores = xreallocarray(s->scores, n, sizeof(*s->scores));
     s->shared = xreallocarray(s->shared, n, sizeof(*s->shared));
+    s->eligible = xreallocarray(s->eligible, n, sizeof(*s->eligible));
     s->n_targets = n;
 }
 
@@ -115,11 +159,19 @@ static uint32_t need_slot(struct scheduler *s, struct worker_rank w)
     return slot;
 }
 
+static void clear_blocks(struct scheduler *s, uint32_t slot)
+{
+    prefix_index_clear(s->index, slot);
+    tier_index_clear(s->tiers, slot);
+}
+
 static void drop_slot(struct scheduler *s, uint32_t slot)
 {
     sequences_drop_slot(s->sequences, slot);
-    prefix_index_clear(s->index, slot);
+    clear_blocks(s, slot);
     approx_index_clear(s->approx, slot);
+    scheduler_drop_signal(s, slot);
+    drop_taints(&s->targets[slot]);
     s->targets[slot] = (struct target){0};
     worker_table_remove(s->workers, slot);
 }
@@ -136,19 +188,37 @@ static void drop_ranks_outside(struct scheduler *s, uint64_t worker_id, uint32_t
     }
 }
 
+static void set_taints(struct target *t, const struct worker_info *w)
+{
+    drop_taints(t);
+    t->n_taints = MIN(w->n_taints, (size_t)WORKER_TAINTS_MAX);
+    t->taints = xcalloc(MAX(t->n_taints, (size_t)1), sizeof(*t->taints));
+    for (size_t i = 0; i < t->n_taints; i++)
+        t->taints[i] = xstrdup(w->taints[i]);
+}
+
 bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w)
 {
-    uint32_t size = MAX(w->dp_size, 1u);
+    uint32_t size = MAX(w->dp_size, 1u), first = 0;
 
     drop_ranks_outside(s, w->worker_id, w->dp_start, size);
     for (uint32_t i = 0; i < size; i++) {
         uint32_t slot = need_slot(s, (struct worker_rank){w->worker_id, w->dp_start + i});
+        struct target *t;
 
         if (slot == WORKER_SLOT_NONE)
             return false;
-        s->targets[slot].known = true;
-        s->targets[slot].first_rank = i == 0;
-        s->targets[slot].total_kv_blocks = w->total_kv_blocks;
+        if (i == 0)
+            first = slot;
+        t = &s->targets[slot];
+        t->worker = (struct worker_rank){w->worker_id, w->dp_start + i};
+        t->known = true;
+        t->first_rank = i == 0;
+        t->first = first;
+        t->total_kv_blocks = w->total_kv_blocks;
+        t->max_num_seqs = w->max_num_seqs;
+        t->max_batched_tokens = w->max_batched_tokens;
+        set_taints(t, w);
     }
     return true;
 }
@@ -178,6 +248,26 @@ void scheduler_report_load(struct scheduler *s, struct worker_rank w, uint64_t a
 /* --- KV events ---------------------------------------------------------------------------------
  */
 
+struct prefix_index *scheduler_index(struct scheduler *s)
+{
+    return s->index;
+}
+
+uint32_t scheduler_slot(struct scheduler *s, struct worker_rank w)
+{
+    return need_slot(s, w);
+}
+
+bool scheduler_rank_at(const struct scheduler *s, uint32_t slot, struct worker_rank *ret)
+{
+    return worker_table_get(s->workers, slot, ret);
+}
+
+uint32_t scheduler_slots_end(const struct scheduler *s)
+{
+    return worker_table_end(s->workers);
+}
+
 int scheduler_store(struct scheduler *s, struct worker_rank w, const uint64_t *parent,
                     const struct prefix_block *blocks, size_t n)
 {
@@ -201,230 +291,56 @@ void scheduler_clear(struct scheduler *s, struct worker_rank w)
     uint32_t slot = worker_table_find(s->workers, w);
 
     if (slot != WORKER_SLOT_NONE)
-        prefix_index_clear(s->index, slot);
+        clear_blocks(s, slot);
 }
 
-/* --- busy thresholds (router.md §4.6) ----------------------------------------------------------
- */
-
-static uint64_t decode_blocks_of(const struct scheduler *s, uint32_t slot)
+void scheduler_clear_worker(struct scheduler *s, uint64_t worker_id)
 {
-    return MAX(s->targets[slot].reported_blocks, sequences_active_blocks(s->sequences, slot));
-}
+    struct worker_rank w;
 
-static bool rank_is_busy(const struct scheduler *s, uint32_t slot)
-{
-    double decode = s->conf.busy_decode_blocks, prefill = s->conf.busy_prefill_tokens;
-    uint64_t total = s->targets[slot].total_kv_blocks;
-
-    if (isnan(decode) && isnan(prefill))
-        return false;
-    decode = isnan(decode) ? BUSY_DECODE_DEFAULT : decode;
-    prefill = isnan(prefill) ? BUSY_PREFILL_DEFAULT : prefill;
-    if ((double)sequences_prefill_tokens(s->sequences, slot) > prefill)
-        return true;
-    return total > 0 && (double)decode_blocks_of(s, slot) > decode * (double)total;
-}
-
-/* A worker is busy when all its ranks are. */
-static bool worker_is_busy(const struct scheduler *s, uint64_t worker_id)
-{
-    for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++) {
-        struct worker_rank w;
-
-        if (s->targets[slot].known && worker_table_get(s->workers, slot, &w) &&
-            w.worker_id == worker_id && !rank_is_busy(s, slot))
-            return false;
-    }
-    return true;
-}
-
-/* --- decisions ---------------------------------------------------------------------------------
- */
-
-static bool is_excluded(const struct route_request *q, uint64_t worker_id)
-{
-    for (size_t i = 0; i < q->n_exclude; i++)
-        if (q->exclude[i] == worker_id)
-            return true;
-    return false;
-}
-
-static void add_candidate(struct route_decision *d, uint32_t slot, struct worker_rank w, bool busy)
-{
-    if (d->n_candidates == d->cap_candidates) {
-        d->cap_candidates = d->cap_candidates ? d->cap_candidates * 2 : 16;
-        d->candidates = xreallocarray(d->candidates, d->cap_candidates, sizeof(*d->candidates));
-    }
-    d->candidates[d->n_candidates++] =
-        (struct route_candidate){.worker = w, .slot = slot, .busy = busy};
-}
-
-/* Those over a busy threshold go, unless the request names its worker itself. */
-static void drop_busy(struct route_decision *d)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < d->n_candidates; i++)
-        if (!d->candidates[i].busy)
-            d->candidates[kept++] = d->candidates[i];
-    d->n_candidates = kept;
-}
-
-static bool is_eligible(const struct scheduler *s, const struct route_request *q, uint32_t slot,
-                        struct worker_rank w)
-{
-    if (!s->targets[slot].known || is_excluded(q, w.worker_id))
-        return false;
-    if (q->pinned)
-        return w.worker_id == q->pin.worker_id && w.dp_rank == q->pin.dp_rank;
-    return s->conf.mode == ROUTE_KV || s->targets[slot].first_rank;
-}
-
-static int gather_candidates(const struct scheduler *s, const struct route_request *q,
-                             struct route_decision *d)
-{
-    bool thresholds = !isnan(s->conf.busy_decode_blocks) || !isnan(s->conf.busy_prefill_tokens);
-
-    d->n_candidates = 0;
-    for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++) {
-        struct worker_rank w;
-
-        if (worker_table_get(s->workers, slot, &w) && is_eligible(s, q, slot, w))
-            add_candidate(d, slot, w, thresholds && worker_is_busy(s, w.worker_id));
-    }
-    if (d->n_candidates == 0)
-        return q->pinned ? ROUTE_NO_SUCH_PIN : ROUTE_NO_WORKERS;
-    if (!q->pinned)
-        drop_busy(d);
-    if (d->n_candidates == 0)
-        return ROUTE_ALL_BUSY;
-    return 0;
-}
-
-/* Block identities for the tracker: the prompt's own, unique ones, or none. */
-static const uint64_t *tracked_sequence(struct scheduler *s, const struct route_request *q)
-{
-    if (!s->conf.track_active_blocks)
-        return NULL;
-    if (s->conf.assume_kv_reuse)
-        return q->sequence;
-    if (q->n_blocks > s->cap_fresh) {
-        s->cap_fresh = q->n_blocks;
-        s->fresh_hashes = xreallocarray(s->fresh_hashes, s->cap_fresh, sizeof(*s->fresh_hashes));
-    }
-    for (size_t i = 0; i < q->n_blocks; i++)
-        s->fresh_hashes[i] = (q->random + i) * UINT64_C(0x9E3779B97F4A7C15);
-    return s->fresh_hashes;
-}
-
-static void fill_terms(struct scheduler *s, const struct route_request *q, const uint64_t *sequence,
-                       struct route_decision *d)
-{
-    size_t n_slots = worker_table_end(s->workers);
-
-    if (s->conf.use_kv_events)
-        (void)prefix_index_match(s->index, q->local, q->n_blocks, s->scores, n_slots);
-    else
-        (void)approx_index_match(s->approx, q->local, q->n_blocks, q->now_ms, s->scores, n_slots);
-    sequences_shared(s->sequences, sequence, sequence ? q->n_blocks : 0, s->shared, n_slots);
-
-    for (size_t i = 0; i < d->n_candidates; i++) {
-        struct route_candidate *c = &d->candidates[i];
-        uint64_t cached = (uint64_t)s->scores[c->slot] * s->block_size;
-        uint64_t tokens = sequences_prefill_tokens(s->sequences, c->slot) +
-                          (cached < q->isl ? q->isl - cached : 0);
-        size_t fresh = sequence ? q->n_blocks - s->shared[c->slot] : 0;
-
-        c->overlap_blocks = s->scores[c->slot];
-        if (c->overlap_blocks)
-            c->tree_size = s->conf.use_kv_events ? prefix_index_held(s->index, c->slot)
-                                                 : approx_index_held(s->approx, c->slot);
-        c->prefill_blocks = (double)tokens / s->block_size;
-        c->decode_blocks = (double)(sequences_active_blocks(s->sequences, c->slot) + fresh);
-    }
-}
-
-static size_t choose(struct scheduler *s, const struct route_request *q, struct route_decision *d)
-{
-    d->tied = false;
-    switch (d->mode) {
-    case ROUTE_ROUND_ROBIN:
-        return s->turn++ % d->n_candidates;
-    case ROUTE_RANDOM:
-        return (size_t)(policy_unit(q->random) * (double)d->n_candidates);
-    case ROUTE_KV:
-        break;
-    }
-    policy_kv_score(d->candidates, d->n_candidates, d->overlap_weight);
-    return policy_kv_pick(d->candidates, d->n_candidates, d->temperature, q->random, &d->tied);
-}
-
-int scheduler_route(struct scheduler *s, const struct route_request *q,
-                    struct route_decision *ret_decision, struct booking **ret_booking)
-{
-    struct route_decision *d = ret_decision;
-    const uint64_t *sequence;
-    const struct route_candidate *chosen;
-    int r;
-
-    assert(q->isl >= 1);
-    d->mode = (enum route_mode)s->conf.mode;
-    d->overlap_weight = isnan(q->overlap_weight) ? s->conf.overlap_weight : q->overlap_weight;
-    d->temperature = isnan(q->temperature) ? s->conf.temperature : q->temperature;
-    d->isl = q->isl;
-    d->isl_blocks = (q->isl + s->block_size - 1) / s->block_size;
-
-    r = gather_candidates(s, q, d);
-    if (r != 0)
-        return r;
-    sequence = tracked_sequence(s, q);
-    fill_terms(s, q, sequence, d);
-    d->chosen = choose(s, q, d);
-    chosen = &d->candidates[d->chosen];
-    d->total_kv_blocks = s->targets[chosen->slot].total_kv_blocks;
-
-    *ret_booking = NULL;
-    if (q->query_only)
-        return 0;
-    *ret_booking = sequences_book(s->sequences, chosen->slot, sequence, q->n_blocks, q->isl,
-                                  chosen->overlap_blocks);
-    if (!s->conf.use_kv_events)
-        approx_index_insert(s->approx, chosen->slot, q->local, q->sequence, q->n_blocks, q->now_ms);
-    return 0;
-}
-
-void route_decision_done(struct route_decision *d)
-{
-    free(d->candidates);
-    *d = (struct route_decision){0};
+    for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++)
+        if (worker_table_get(s->workers, slot, &w) && w.worker_id == worker_id)
+            clear_blocks(s, slot);
 }
 
 /* --- what is there -----------------------------------------------------------------------------
  */
 
+uint64_t scheduler_expire(struct scheduler *s, uint64_t now_ns)
+{
+    return sequences_expire(s->sequences, now_ns);
+}
+
+bool scheduler_load(const struct scheduler *s, uint32_t slot, struct worker_load *ret)
+{
+    const struct target *t = &s->targets[slot];
+    const struct sequences_load *load;
+
+    if (slot >= worker_table_end(s->workers) || !t->known)
+        return false;
+    load = sequences_load(s->sequences, slot);
+    *ret = (struct worker_load){
+        .worker = t->worker,
+        .active_decode_blocks = scheduler_decode_blocks(s, slot),
+        .booked_blocks = load->active_blocks,
+        .active_prefill_tokens = load->prefill_tokens,
+        .active_requests = load->requests,
+        .cached_blocks = s->conf.use_kv_events ? prefix_index_held(s->index, slot)
+                                               : approx_index_held(s->approx, slot),
+        .total_kv_blocks = t->total_kv_blocks,
+        .busy = scheduler_rank_is_busy(s, slot),
+    };
+    return true;
+}
+
 size_t scheduler_loads(const struct scheduler *s, struct worker_load *ret, size_t cap)
 {
+    struct worker_load load;
     size_t n = 0;
 
-    for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++) {
-        struct worker_rank w;
-
-        if (!worker_table_get(s->workers, slot, &w) || !s->targets[slot].known)
-            continue;
-        if (n < cap)
-            ret[n] = (struct worker_load){
-                .worker = w,
-                .active_decode_blocks = decode_blocks_of(s, slot),
-                .active_prefill_tokens = sequences_prefill_tokens(s->sequences, slot),
-                .active_requests = sequences_active_requests(s->sequences, slot),
-                .cached_blocks = s->conf.use_kv_events ? prefix_index_held(s->index, slot)
-                                                       : approx_index_held(s->approx, slot),
-                .total_kv_blocks = s->targets[slot].total_kv_blocks,
-                .busy = rank_is_busy(s, slot),
-            };
-        n++;
-    }
+    for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++)
+        if (scheduler_load(s, slot, &load) && n++ < cap)
+            ret[n - 1] = load;
     return n;
 }
 

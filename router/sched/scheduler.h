@@ -4,8 +4,8 @@
  *
  * Owns the worker table, the prefix index, the approximate index and the active sequences; all of
  * them are kept up to date in every mode, so that a change of mode meets warm state. The order of a
- * decision: eligible candidates (busy thresholds, exclusions, pins) → scores → policy → booking →
- * decision record. The trace lines of the reference are printed from that record.
+ * decision: eligible candidates (eligible.c, the same in every mode) → what is known of each → the
+ * policy's scores and pick (policy.h) → booking. All of it is in the decision record.
  *
  * Pure: time and randomness are arguments. One thread: the loop that routes.
  */
@@ -16,11 +16,14 @@
 #include <stdint.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/list.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "router/kv/prefix_index.h"
+#include "router/kv/tier_index.h"
 #include "router/kv/worker_table.h"
 #include "router/sched/route_conf.h"
+#include "router/sched/route_decision.h"
 
 struct scheduler;
 struct booking;
@@ -37,10 +40,14 @@ uint32_t scheduler_block_size(const struct scheduler *s);
 
 struct worker_info {
     uint64_t worker_id;
-    uint32_t dp_start, dp_size; /* ranks dp_start … dp_start + dp_size - 1; size >= 1 */
-    uint64_t total_kv_blocks;   /* 0 = unknown */
-    uint64_t max_num_seqs;      /* 0 = unknown */
+    uint32_t dp_start, dp_size;  /* ranks dp_start … dp_start + dp_size - 1; size >= 1 */
+    uint64_t total_kv_blocks;    /* 0 = unknown */
+    uint64_t max_num_seqs;       /* 0 = unknown */
+    uint64_t max_batched_tokens; /* of one engine step, 0 = unknown */
+    const char *const *taints;   /* what requests may require or prefer; copied */
+    size_t n_taints;             /* those beyond WORKER_TAINTS_MAX are not seen */
 };
+enum { WORKER_TAINTS_MAX = 64 };
 
 /* Adds, or updates what changed. False when there is no room for it (WORKER_SLOTS_MAX). */
 bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w);
@@ -58,6 +65,25 @@ MUST_CHECK int scheduler_store(struct scheduler *s, struct worker_rank w, const 
                                const struct prefix_block *blocks, size_t n);
 int scheduler_remove(struct scheduler *s, struct worker_rank w, const uint64_t *external, size_t n);
 void scheduler_clear(struct scheduler *s, struct worker_rank w);
+/* The same for each of its ranks. */
+void scheduler_clear_worker(struct scheduler *s, uint64_t worker_id);
+
+/* On slower tiers. What they follow may be unknown; clearing clears these as well. */
+void scheduler_tier_store(struct scheduler *s, struct worker_rank w, enum cache_tier tier,
+                          const uint64_t *parent, const struct prefix_block *blocks, size_t n);
+/* Outcomes of tier_index_remove(). */
+int scheduler_tier_remove(struct scheduler *s, struct worker_rank w, enum cache_tier tier,
+                          const uint64_t *external, size_t n);
+void scheduler_tier_clear(struct scheduler *s, struct worker_rank w, enum cache_tier tier);
+const struct tier_index *scheduler_tiers(const struct scheduler *s); /* borrowed */
+
+/* For who keeps the index in a file: any thread may read it. Borrowed. */
+struct prefix_index *scheduler_index(struct scheduler *s);
+/* The rank's slot in it, given now if it is new; WORKER_SLOT_NONE when all are taken. */
+uint32_t scheduler_slot(struct scheduler *s, struct worker_rank w);
+/* False for a slot that nobody has; slots are below scheduler_slots_end(). */
+bool scheduler_rank_at(const struct scheduler *s, uint32_t slot, struct worker_rank *ret);
+uint32_t scheduler_slots_end(const struct scheduler *s);
 
 /* --- decisions --- */
 
@@ -65,75 +91,109 @@ struct route_request {
     struct str id;            /* request id, for the trace */
     const uint64_t *local;    /* block_hash_local() of the prompt */
     const uint64_t *sequence; /* block_hash_sequence() of it */
+    const uint64_t *tracked;  /* what bookings call its blocks (tracking_hash.h); NULL = sequence */
     size_t n_blocks;
     uint32_t isl; /* prompt tokens, >= 1 */
     bool pinned;  /* route to pin.worker_id, rank pin.dp_rank */
     struct worker_rank pin;
+    bool bound; /* its session was sent to binding before: there again, if that is eligible */
+    struct worker_rank binding;
     const uint64_t *exclude; /* workers that just failed this request */
     size_t n_exclude;
-    double overlap_weight; /* per-request override, NAN = none */
-    double temperature;    /* likewise */
-    bool query_only;       /* decide without booking */
-    uint64_t now_ms;       /* monotonic */
-    uint64_t random;       /* 64 fresh random bits */
+    const struct str *required; /* taints without which a worker is not eligible */
+    size_t n_required;
+    const struct route_taint *preferred;
+    size_t n_preferred;
+    double overlap_weight;   /* per-request override, NAN = none */
+    double temperature;      /* likewise */
+    bool no_prefill_tokens;  /* its prompt is computed elsewhere (disaggregation) */
+    bool no_kv_reuse;        /* its blocks are its own */
+    bool query_only;         /* decide without booking */
+    uint64_t now_ns;         /* monotonic */
+    uint64_t (*clock)(void); /* in ns, for match_ns; NULL = not measured */
+    uint64_t random;         /* 64 fresh random bits */
 };
 
 enum {
     ROUTE_NO_WORKERS = 1, /* none is known, or all are excluded */
     ROUTE_ALL_BUSY = 2,   /* every worker is over a busy threshold */
     ROUTE_NO_SUCH_PIN = 3,
+    ROUTE_CONSTRAINED = 4, /* no worker has the required taints */
+    ROUTE_PIN_NEEDED = 5,  /* mode direct: the request has to name its worker */
+    ROUTE_RESULTS,         /* how many there are, 0 included */
 };
-
-/* One row of a decision: every term of the cost (router.md §4.2). */
-struct route_candidate {
-    struct worker_rank worker;
-    uint32_t slot;
-    uint32_t overlap_blocks; /* cached blocks */
-    uint64_t tree_size;      /* blocks that the worker holds; 0 without overlap */
-    double prefill_blocks;
-    double decode_blocks;
-    double logit;
-    bool busy;
-};
-
-struct route_decision {
-    enum route_mode mode;
-    double overlap_weight, temperature;
-    struct route_candidate
-        *candidates; /* owned; empty modes other than kv list them without cost */
-    size_t n_candidates, cap_candidates;
-    size_t chosen;            /* index into candidates */
-    bool tied;                /* several shared the lowest logit */
-    uint32_t isl, isl_blocks; /* blocks rounded up */
-    uint64_t total_kv_blocks; /* of the chosen worker, 0 = unknown */
-};
-
-void route_decision_done(struct route_decision *d);
-DEFINE_CLEANUP_EMBEDDED(struct route_decision, route_decision_done)
 
 /*
  * Decides and, unless query_only, books: *ret_booking is then owned by the caller, who releases it
- * on every exit with booking_release(). @ret_decision is reused: zero-initialise it once. 0,
- * ROUTE_NO_WORKERS, ROUTE_ALL_BUSY or ROUTE_NO_SUCH_PIN.
+ * on every exit with booking_end(). @ret_decision is reused: zero-initialise it once. 0 or one of
+ * the outcomes above; the record then still says who was rejected, and why.
  */
 MUST_CHECK int scheduler_route(struct scheduler *s, const struct route_request *q,
                                struct route_decision *ret_decision, struct booking **ret_booking);
 
+/* --- room, for the queue (route_queue.h) --- */
+
+/* When a target counts as full: more prefill tokens are active there than either bound says. */
+struct room_limit {
+    double tokens; /* NAN = none */
+    double share;  /* of its max_batched_tokens, 10,000,000 when unknown; NAN = none */
+    double ratio;  /* no room from this share of full targets on: 1 = all of them */
+};
+
+/* Whether the request would find a target with room. True also when it finds no target at all: to
+ * wait would not help it. */
+bool scheduler_has_room(struct scheduler *s, const struct route_request *q,
+                        const struct room_limit *limit);
+/* Tokens of the prompt on the eligible target that has most of it. */
+uint64_t scheduler_best_cached(struct scheduler *s, const struct route_request *q);
+
+/* --- other replicas (router/sync/replica.h) --- */
+
+/* What scheduler_route() has booked. Views. */
+struct route_booked {
+    const struct booking *booking;
+    struct str id;
+    struct worker_rank worker;
+    const uint64_t *sequence; /* as tracked; NULL when blocks are not */
+    size_t n_blocks;
+    uint32_t isl, overlap_blocks;
+    uint32_t prefill_tokens; /* of isl, those that are to be computed there */
+};
+
 /*
- * The reference's trace lines, bit for bit: one "Formula for …" per candidate (kv mode), the tie
- * note, and "Selected worker: …". @line is called for each, in order.
+ * Told of bookings, while linked by scheduler_observe(); list_remove() ends it. Callbacks note what
+ * happened and act later: they neither route, book nor end. The first hears of what
+ * scheduler_route() books, the others of every booking. Any may be NULL.
  */
-void route_decision_trace(const struct route_decision *d, void (*line)(void *arg, struct str text),
-                          void *arg);
+struct scheduler_observer {
+    struct list link;
+    void (*booked)(struct scheduler_observer *o, const struct route_booked *b);
+    void (*prefilled)(struct scheduler_observer *o, const struct booking *b);
+    void (*grown)(struct scheduler_observer *o, const struct booking *b); /* an output block */
+    void (*ended)(struct scheduler_observer *o, const struct booking *b);
+};
+void scheduler_observe(struct scheduler *s, struct scheduler_observer *o);
+
+/* Routers that place requests on these workers, this one included: see unheard.h. 1 at first. */
+void scheduler_set_replicas(struct scheduler *s, size_t n);
+/* Books what another router has placed: ended like any booking. NULL when the target is not
+ * known. @sequence may be NULL. */
+struct booking *scheduler_book_remote(struct scheduler *s, const struct route_booked *b,
+                                      uint64_t now_ns);
 
 /* --- what is there, for metrics and /busy_threshold --- */
 
 struct worker_load {
     struct worker_rank worker;
-    uint64_t active_decode_blocks, active_prefill_tokens, active_requests, cached_blocks;
+    uint64_t active_decode_blocks; /* booked, or what the worker says if that is more */
+    uint64_t booked_blocks, active_prefill_tokens, active_requests, cached_blocks;
     uint64_t total_kv_blocks;
     bool busy;
 };
+/* Bookings that were silent for the expiry time, since the start; drops those of @now_ns. */
+uint64_t scheduler_expire(struct scheduler *s, uint64_t now_ns);
+/* Of one target; false for a slot that is free. */
+bool scheduler_load(const struct scheduler *s, uint32_t slot, struct worker_load *ret);
 /* Fills at most @cap rows, returns how many there are. */
 size_t scheduler_loads(const struct scheduler *s, struct worker_load *ret, size_t cap);
 struct prefix_stats scheduler_index_stats(const struct scheduler *s);

@@ -2,26 +2,17 @@
 #include "router/sched/scheduler.h"
 #include "lib/base/test.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "router/kv/block_hash.h"
 #include "router/sched/policy.h"
+#include "router/sched/sched_test.h"
 #include "router/sched/sequences.h"
+#include "router/sched/signals.h"
 
 enum { BS = 4, BLOCKS = 25 };
-
-static const struct route_conf KV = {
-    .mode = ROUTE_KV,
-    .overlap_weight = 1,
-    .use_kv_events = true,
-    .ttl_ms = 1000,
-    .max_tree_size = 100,
-    .prune_target_ratio = 0.8,
-    .track_active_blocks = true,
-    .assume_kv_reuse = true,
-    .busy_decode_blocks = NAN,
-    .busy_prefill_tokens = NAN,
-};
+enum { PREFILL_BLOCKS, DECODE_BLOCKS }; /* terms of policy dynamo */
 
 struct prompt {
     uint32_t tokens[BLOCKS * BS];
@@ -71,7 +62,7 @@ static uint64_t route(struct scheduler *s, const struct prompt *p, struct route_
 /* The worked example of mission document 003, in blocks of 4 tokens and divided by 4. */
 static void the_example_of_the_guide(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
     struct booking *b;
     struct prompt p;
@@ -84,9 +75,9 @@ static void the_example_of_the_guide(void **state)
     cache(s, 2, &p, 19);
     cache(s, 3, &p, 3);
     assert_int_equal(route(s, &p, &d, &b), 2);
-    assert_true(d.candidates[d.chosen].logit == 6 + 25);
-    assert_true(d.candidates[0].logit == 20 + 25);
-    (void)booking_release(b);
+    assert_true(d.scores[d.chosen].logit == 6 + 25);
+    assert_true(d.scores[0].logit == 20 + 25);
+    (void)booking_end(b, 0, true);
 }
 
 static struct buf traced;
@@ -100,7 +91,7 @@ static void keep_line(void *arg, struct str text)
 
 static void trace_lines_are_those_of_the_reference(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
     struct booking *b;
     struct prompt p;
@@ -122,15 +113,15 @@ static void trace_lines_are_those_of_the_reference(void **state)
         "Selected worker: worker_id=12068259693190267366 dp_rank=0, logit: 8.250, cached blocks: "
         "2, "
         "tree size: 2, total blocks: 100\n");
-    booking_release(b);
+    booking_end(b, 0, true);
     buf_done(&traced);
 }
 
 static void a_weight_is_traced_with_the_digits_that_it_has(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
-    struct route_conf conf = KV;
+    struct route_conf conf = ROUTE_CONF_KV;
     struct booking *b;
     struct prompt p;
 
@@ -144,13 +135,13 @@ static void a_weight_is_traced_with_the_digits_that_it_has(void **state)
     route_decision_trace(&d, keep_line, NULL);
     assert_non_null(strstr(buf_cstr(&traced), "blocks: 6.250 = 0.25 * prefill_blocks + "
                                               "decode_blocks = 0.25 * 5.000 + 5.000\n"));
-    booking_release(b);
+    booking_end(b, 0, true);
     buf_done(&traced);
 }
 
 static void bookings_count_until_released_and_prefill_until_first_token(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
     struct booking *first, *second;
     struct prompt p, q;
@@ -160,28 +151,28 @@ static void bookings_count_until_released_and_prefill_until_first_token(void **s
     make_prompt(&p, 1, 40);
     make_prompt(&q, 1, 20); /* a prefix of p: its blocks are active already */
     (void)route(s, &p, &d, &first);
-    assert_true(d.candidates[0].logit == 10 + 10);
+    assert_true(d.scores[0].logit == 10 + 10);
     (void)route(s, &q, &d, &second);
-    assert_true(d.candidates[0].prefill_blocks == 15);
-    assert_true(d.candidates[0].decode_blocks == 10);
-    booking_prefill_done(first);
-    booking_prefill_done(first);
-    (void)booking_release(second);
+    assert_true(d.scores[0].terms[PREFILL_BLOCKS] == 15);
+    assert_true(d.scores[0].terms[DECODE_BLOCKS] == 10);
+    booking_first_token(first, 0);
+    booking_first_token(first, 0);
+    (void)booking_end(second, 0, true);
     q.q.query_only = true;
     (void)route(s, &q, &d, &second);
     assert_null(second);
-    assert_true(d.candidates[0].prefill_blocks == 5);
-    assert_true(d.candidates[0].decode_blocks == 10);
-    (void)booking_release(first);
+    assert_true(d.scores[0].terms[PREFILL_BLOCKS] == 5);
+    assert_true(d.scores[0].terms[DECODE_BLOCKS] == 10);
+    (void)booking_end(first, 0, true);
     (void)route(s, &q, &d, &second);
-    assert_true(d.candidates[0].decode_blocks == 5);
+    assert_true(d.scores[0].terms[DECODE_BLOCKS] == 5);
 }
 
 static void a_flip_of_mode_keeps_index_and_bookings(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
-    struct route_conf round_robin = KV;
+    struct route_conf round_robin = ROUTE_CONF_KV;
     struct booking *b[4];
     struct prompt p;
 
@@ -195,17 +186,17 @@ static void a_flip_of_mode_keeps_index_and_bookings(void **state)
     assert_int_equal(route(s, &p, &d, &b[0]), 1);
     assert_int_equal(route(s, &p, &d, &b[1]), 2);
     assert_int_equal(route(s, &p, &d, &b[2]), 1);
-    scheduler_configure(s, &KV);
+    scheduler_configure(s, &ROUTE_CONF_KV);
     assert_int_equal(route(s, &p, &d, &b[3]), 2);
     assert_int_equal(d.candidates[d.chosen].overlap_blocks, 10);
-    assert_true(d.candidates[0].prefill_blocks == 30); /* two of round-robin and this one */
+    assert_true(d.scores[0].terms[PREFILL_BLOCKS] == 30); /* two of round-robin and this one */
     for (int i = 0; i < 4; i++)
-        (void)booking_release(b[i]);
+        (void)booking_end(b[i], 0, true);
 }
 
 static void a_lost_worker_takes_nothing_of_others_with_it(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
     struct booking *b;
     struct prompt p;
@@ -218,17 +209,17 @@ static void a_lost_worker_takes_nothing_of_others_with_it(void **state)
     cache(s, 2, &p, 4);
     assert_int_equal(route(s, &p, &d, &b), 1);
     scheduler_remove_worker(s, 1);
-    booking_prefill_done(b);
-    (void)booking_release(b); /* of a worker that is gone: harmless */
+    booking_first_token(b, 0);
+    (void)booking_end(b, 0, true); /* of a worker that is gone: harmless */
     assert_int_equal(route(s, &p, &d, &b), 2);
     assert_int_equal(d.n_candidates, 1);
     assert_int_equal(d.candidates[0].overlap_blocks, 4);
-    (void)booking_release(b);
+    (void)booking_end(b, 0, true);
 }
 
 static void exclusion_pins_and_empty_fleets(void **state)
 {
-    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &KV);
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
     AUTO(route_decision_done) struct route_decision d = {0};
     uint64_t failed = 1;
     struct booking *b;
@@ -242,18 +233,18 @@ static void exclusion_pins_and_empty_fleets(void **state)
     p.q.exclude = &failed;
     p.q.n_exclude = 1;
     assert_int_equal(route(s, &p, &d, &b), 2);
-    (void)booking_release(b);
+    (void)booking_end(b, 0, true);
     p.q.pinned = true;
     p.q.pin = (struct worker_rank){9, 0};
     assert_int_equal(scheduler_route(s, &p.q, &d, &b), ROUTE_NO_SUCH_PIN);
     p.q.pin.worker_id = 2;
     assert_int_equal(route(s, &p, &d, &b), 2);
-    (void)booking_release(b);
+    (void)booking_end(b, 0, true);
 }
 
 static void busy_workers_are_passed_over_and_all_busy_is_said(void **state)
 {
-    struct route_conf conf = KV;
+    struct route_conf conf = ROUTE_CONF_KV;
     struct route_decision d = {0};
     struct booking *b;
     struct prompt p;
@@ -267,16 +258,105 @@ static void busy_workers_are_passed_over_and_all_busy_is_said(void **state)
     scheduler_report_load(s, (struct worker_rank){1, 0}, 51);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(route(s, &p, &d, &b), 2);
-        (void)booking_release(b);
+        (void)booking_end(b, 0, true);
     }
     scheduler_report_load(s, (struct worker_rank){2, 0}, 51);
     assert_int_equal(scheduler_route(s, &p.q, &d, &b), ROUTE_ALL_BUSY);
     route_decision_done(&d);
 }
 
+/* Whom a decision left out, and why. */
+static void assert_rejected(const struct route_decision *d, uint64_t worker, enum route_reject why)
+{
+    for (size_t i = 0; i < d->n_rejections; i++)
+        if (d->rejections[i].worker.worker_id == worker) {
+            assert_string_equal(route_reject_word(d->rejections[i].why), route_reject_word(why));
+            return;
+        }
+    fail_msg("worker %d was not rejected", (int)worker);
+}
+
+static void every_rejection_keeps_its_reason(void **state)
+{
+    struct route_conf conf = ROUTE_CONF_KV;
+    struct str wanted = STR("zone=a");
+    const char *zone_a = "zone=a";
+    uint64_t failed = 1;
+    struct prompt p;
+    struct booking *b;
+
+    (void)state;
+    conf.busy_decode_blocks = 0.5;
+    for (int mode = ROUTE_ROUND_ROBIN; mode <= ROUTE_KV; mode++) {
+        AUTO(route_decision_done) struct route_decision d = {0};
+
+        conf.mode = mode;
+        AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+        for (uint64_t w = 1; w <= 4; w++)
+            assert_true(scheduler_put_worker(s, &(struct worker_info){.worker_id = w,
+                                                                      .dp_size = 1,
+                                                                      .total_kv_blocks = 100,
+                                                                      .taints = &zone_a,
+                                                                      .n_taints = w != 3}));
+        scheduler_report_load(s, (struct worker_rank){2, 0}, 51);
+        make_prompt(&p, 1, 8);
+        p.q.exclude = &failed;
+        p.q.n_exclude = 1;
+        p.q.required = &wanted;
+        p.q.n_required = 1;
+        if (mode == ROUTE_DIRECT) {
+            assert_int_equal(scheduler_route(s, &p.q, &d, &b), ROUTE_PIN_NEEDED);
+            p.q.pinned = true;
+            p.q.pin.worker_id = 4;
+        }
+        assert_int_equal(route(s, &p, &d, &b), 4);
+        assert_int_equal(d.n_rejections, 3);
+        assert_rejected(&d, 1, p.q.pinned ? ROUTE_REJECT_NOT_PINNED : ROUTE_REJECT_FAILED);
+        assert_rejected(&d, 2, p.q.pinned ? ROUTE_REJECT_NOT_PINNED : ROUTE_REJECT_BUSY);
+        assert_rejected(&d, 3, p.q.pinned ? ROUTE_REJECT_NOT_PINNED : ROUTE_REJECT_TAINT);
+        (void)booking_end(b, 0, true);
+        wanted = STR("zone=b");
+        assert_int_equal(scheduler_route(s, &p.q, &d, &b), ROUTE_CONSTRAINED);
+        wanted = STR("zone=a");
+    }
+}
+
+static void every_mode_can_follow_every_other(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    struct route_conf conf = ROUTE_CONF_KV;
+    struct booking *b[2 * ROUTE_KV + 2], *none;
+    struct prompt p;
+    size_t n = 0;
+
+    (void)state;
+    make_prompt(&p, 1, 40);
+    put(s, 1);
+    put(s, 2);
+    cache(s, 2, &p, 10);
+    p.q.pinned = true;
+    p.q.pin.worker_id = 1;
+    for (int step = 0; step < 2; step++)
+        for (int mode = ROUTE_ROUND_ROBIN; mode <= ROUTE_KV; mode++) {
+            conf.mode = mode;
+            scheduler_configure(s, &conf);
+            (void)route(s, &p, &d, &b[n++]);
+        }
+    p.q.pinned = false;
+    p.q.query_only = true;
+    scheduler_configure(s, &ROUTE_CONF_KV);
+    assert_int_equal(route(s, &p, &d, &none), 2);
+    assert_int_equal(d.candidates[0].requests, n);
+    assert_int_equal(d.candidates[0].prefill_tokens, n * 40);
+    assert_int_equal(d.candidates[1].overlap_blocks, 10);
+    while (n > 0)
+        (void)booking_end(b[--n], 0, true);
+}
+
 static void the_approximate_index_learns_from_decisions(void **state)
 {
-    struct route_conf conf = KV;
+    struct route_conf conf = ROUTE_CONF_KV;
     struct route_decision d = {0};
     struct booking *b;
     uint64_t first;
@@ -289,50 +369,273 @@ static void the_approximate_index_learns_from_decisions(void **state)
     put(s, 1);
     put(s, 2);
     first = route(s, &p, &d, &b);
-    (void)booking_release(b);
+    (void)booking_end(b, 0, true);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(route(s, &p, &d, &b), first);
         assert_int_equal(d.candidates[d.chosen].overlap_blocks, 10);
-        (void)booking_release(b);
+        (void)booking_end(b, 0, true);
     }
-    p.q.now_ms = 1000; /* the TTL is over */
+    p.q.now_ns = UINT64_C(1000000000); /* the TTL is over */
     (void)route(s, &p, &d, &b);
     assert_int_equal(d.candidates[0].overlap_blocks + d.candidates[1].overlap_blocks, 0);
-    (void)booking_release(b);
+    (void)booking_end(b, 0, true);
     route_decision_done(&d);
 }
 
-static void ties_go_to_the_smaller_tree_then_to_chance(void **state)
+static void what_was_just_routed_counts_before_the_engine_reports_it(void **state)
 {
-    struct route_candidate c[3] = {
-        {.logit = 2, .tree_size = 9}, {.logit = 2, .tree_size = 1}, {.logit = 2, .tree_size = 1}};
-    int seen[3] = {0};
-    bool tied;
+    struct route_conf conf = ROUTE_CONF_KV;
+    struct route_decision d = {0};
+    struct booking *b;
+    struct prompt p;
+    uint64_t first;
 
     (void)state;
-    for (uint64_t i = 0; i < 1000; i++)
-        seen[policy_kv_pick(c, 3, 0, i << 54, &tied)]++;
-    assert_true(tied);
-    assert_int_equal(seen[0], 0);
-    assert_in_range(seen[1], 450, 550);
-    c[0].logit = 1;
-    assert_int_equal(policy_kv_pick(c, 3, 0, 0, &tied), 0);
-    assert_false(tied);
+    conf.predicted_ttl_ms = 500;
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+    make_prompt(&p, 1, 40);
+    put(s, 1);
+    put(s, 2);
+    first = route(s, &p, &d, &b);
+    (void)booking_end(b, 0, true);
+    p.q.query_only = true;
+    assert_int_equal(route(s, &p, &d, &b), first);
+    assert_int_equal(d.candidates[d.chosen].overlap_blocks, 10);
+    cache(s, first, &p, 4); /* what it reports is less than what was predicted */
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[d.chosen].overlap_blocks, 10);
+    p.q.now_ns = UINT64_C(500000000);
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[d.chosen].overlap_blocks, 4);
+    route_decision_done(&d);
 }
 
-/* p = softmax(-logit / (max - min) / T): for logits 0, 1 and T = 1 the first gets e / (e + 1). */
-static void temperature_draws_from_softmax(void **state)
+static void a_session_stays_while_its_worker_is_eligible(void **state)
 {
-    struct route_candidate c[2] = {{.logit = 0}, {.logit = 1}};
-    int first = 0;
-    bool tied;
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    static const uint64_t failed[] = {2};
+    struct prompt p;
 
     (void)state;
-    for (uint64_t i = 0; i < 10000; i++)
-        first += policy_kv_pick(c, 2, 1.0, i * (UINT64_MAX / 10000), &tied) == 0;
-    assert_in_range(first, 7300, 7321);
-    c[1].logit = 0;
-    assert_int_equal(policy_kv_pick(c, 2, 1.0, UINT64_MAX, &tied), 1);
+    make_prompt(&p, 1, 8 * BS);
+    for (uint64_t w = 1; w <= 3; w++)
+        put(s, w);
+    cache(s, 1, &p, 8);
+    p.q.query_only = p.q.bound = true;
+    p.q.binding = (struct worker_rank){2, 0};
+    assert_int_equal(route(s, &p, &d, &(struct booking *){NULL}), 2);
+    assert_rejected(&d, 1, ROUTE_REJECT_SESSION);
+    assert_rejected(&d, 3, ROUTE_REJECT_SESSION);
+    p.q.exclude = failed;
+    p.q.n_exclude = 1;
+    assert_int_equal(route(s, &p, &d, &(struct booking *){NULL}), 1);
+    p.q.n_exclude = 0;
+    scheduler_remove_worker(s, 2);
+    assert_int_equal(route(s, &p, &d, &(struct booking *){NULL}), 1);
+}
+
+static void bookings_and_index_may_call_blocks_otherwise(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    static const uint64_t names[] = {11, 22, 33};
+    struct booking *b, *shared, *other;
+    struct prompt p;
+
+    (void)state;
+    make_prompt(&p, 1, 3 * BS);
+    p.q.tracked = names;
+    put(s, 1);
+    cache(s, 1, &p, 2);
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[0].overlap_blocks, 2);
+    (void)route(s, &p, &d, &shared);
+    assert_int_equal(d.candidates[0].new_blocks, 0);
+    p.q.tracked = NULL; /* the same blocks, but nobody can tell */
+    (void)route(s, &p, &d, &other);
+    assert_int_equal(d.candidates[0].overlap_blocks, 2);
+    assert_int_equal(d.candidates[0].new_blocks, 3);
+    booking_end(b, 0, false);
+    booking_end(shared, 0, false);
+    booking_end(other, 0, false);
+}
+
+static void load_aware_looks_at_bookings_only(void **state)
+{
+    struct route_conf conf = ROUTE_CONF_KV;
+    struct route_decision d = {0};
+    struct booking *b[2];
+    struct prompt p;
+
+    (void)state;
+    conf.load_aware = true;
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+    make_prompt(&p, 1, 40);
+    put(s, 1);
+    put(s, 2);
+    cache(s, 1, &p, 10);
+    p.q.pinned = true;
+    p.q.pin.worker_id = 1;
+    (void)route(s, &p, &d, &b[0]);
+    p.q.pinned = false;
+    p.q.random++;
+    assert_int_equal(route(s, &p, &d, &b[1]), 2);
+    assert_true(d.scores[0].logit == 20 + 20); /* no reuse is assumed either */
+    (void)booking_end(b[0], 0, true);
+    (void)booking_end(b[1], 0, true);
+    route_decision_done(&d);
+}
+
+static void confidence_scales_what_an_overlap_is_worth(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    const struct observed_prompt seen = {
+        .worker = {1, 0}, .n_blocks = 4, .predicted = 4, .cached_tokens = BS};
+    struct booking *b;
+    struct prompt p;
+
+    (void)state;
+    make_prompt(&p, 1, 40);
+    put(s, 1);
+    cache(s, 1, &p, 10);
+    /* Twice half of what was predicted: 1 - 1/8 · 1/2, and an eighth of the way again. */
+    for (int i = 0; i < 2; i++)
+        scheduler_signal_cached(s, &seen, 0);
+    (void)route(s, &p, &d, &b);
+    assert_true(d.scores[0].terms[PREFILL_BLOCKS] == 10 * (1 - 0.8828125));
+    assert_true(scheduler_loads(s, &(struct worker_load){0}, 1) == 1);
+    (void)booking_end(b, 0, true);
+}
+
+/* Bookings with known times teach the rates that policy marginal sees: 100 us a token above 10 ms,
+ * 2 s from first token to end. */
+static void rates_are_learned_from_bookings(void **state)
+{
+    enum { MS = 1000000 };
+    struct route_conf conf = ROUTE_CONF_KV;
+    struct route_decision d = {0};
+    struct booking *b;
+    struct prompt p;
+
+    (void)state;
+    conf.policy = ROUTE_POLICY_MARGINAL;
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+    put(s, 1);
+    for (uint32_t i = 0; i < 400; i++) {
+        uint32_t isl = 1 + i * 37 % (BLOCKS * BS);
+        uint64_t sent = UINT64_C(10000) * MS * i, first = sent + 10 * MS + isl * UINT64_C(100000);
+
+        make_prompt(&p, 1, isl);
+        p.q.now_ns = sent;
+        (void)route(s, &p, &d, &b);
+        booking_first_token(b, first);
+        (void)booking_end(b, first + 2000 * (uint64_t)MS, true);
+    }
+    (void)route(s, &p, &d, &b);
+    assert_true(fabs(d.inputs.seconds_per_token - 100e-6) < 1e-6);
+    assert_true(fabs(d.candidates[0].lifetime - 2) < 1e-6);
+    assert_true(d.candidates[0].slowness == 1);
+    (void)booking_end(b, p.q.now_ns, false);
+    route_decision_done(&d);
+}
+
+static void a_forgotten_booking_expires(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    const uint64_t later = UINT64_C(300) * 1000000000;
+    struct booking *forgotten, *b;
+    struct prompt p;
+
+    (void)state;
+    make_prompt(&p, 1, 40);
+    put(s, 1);
+    (void)route(s, &p, &d, &forgotten);
+    p.q.query_only = true;
+    p.q.now_ns = later - 1;
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[0].requests, 1);
+    p.q.now_ns = later;
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[0].requests, 0);
+    assert_int_equal(scheduler_expire(s, later), 1);
+    (void)booking_end(forgotten, later, true);
+}
+
+static void a_worker_is_cleared_with_all_its_ranks(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    struct prefix_block block = {1, 2};
+
+    (void)state;
+    for (uint64_t w = 1; w <= 2; w++) {
+        assert_true(scheduler_put_worker(
+            s, &(struct worker_info){.worker_id = w, .dp_start = 100, .dp_size = 3}));
+        for (uint32_t rank = 100; rank < 103; rank++)
+            assert_int_equal(scheduler_store(s, (struct worker_rank){w, rank}, NULL, &block, 1), 0);
+    }
+    assert_int_equal(scheduler_index_stats(s).entries, 6);
+    scheduler_clear_worker(s, 1);
+    assert_int_equal(scheduler_index_stats(s).entries, 3);
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+
+/* One of the decisions of a run: what was chosen and what it scored, to the bit. */
+static uint64_t decide_once(struct scheduler *s, struct route_decision *d, struct booking **b,
+                            uint64_t i)
+{
+    uint64_t now = i * 20000000, bits;
+    struct prompt p;
+
+    make_prompt(&p, (uint32_t)(mix(i) % 7 * 1000), (uint32_t)(1 + mix(i + 1) % (BLOCKS * BS)));
+    p.q.random = mix(i * UINT64_C(0x9E3779B97F4A7C15));
+    p.q.now_ns = now;
+    if (*b) {
+        booking_first_token(*b, now - mix(i + 2) % 10000000);
+        *b = booking_end(*b, now, i % 5 != 0);
+    }
+    assert_int_equal(scheduler_route(s, &p.q, d, b), 0);
+    if (mix(i) % 3 == 0)
+        cache(s, d->candidates[d->chosen].worker.worker_id, &p, p.q.n_blocks);
+    memcpy(&bits, &d->scores[d->chosen].logit, sizeof(bits));
+    return mix(bits + d->chosen);
+}
+
+/* Index, bookings, learned rates and policies together: another machine, compiler or C library must
+ * come to the same sum. */
+static void a_seeded_run_is_the_same_everywhere(void **state)
+{
+    enum { RUNNING_AT_ONCE = 40 };
+    struct route_conf conf = ROUTE_CONF_KV;
+    uint64_t sum = 0;
+
+    (void)state;
+    for (conf.mode = ROUTE_ROUND_ROBIN; conf.mode <= ROUTE_KV; conf.mode++)
+        for (conf.policy = 0; ROUTE_POLICY_WORDS[conf.policy]; conf.policy++) {
+            AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+            AUTO(route_decision_done) struct route_decision d = {0};
+            struct booking *b[RUNNING_AT_ONCE] = {NULL};
+
+            if (conf.mode == ROUTE_DIRECT)
+                continue;
+            for (uint64_t w = 1; w <= 9; w++)
+                assert_true(scheduler_put_worker(
+                    s, &(struct worker_info){.worker_id = w, .dp_size = 1, .max_num_seqs = 4 + w}));
+            for (uint64_t i = 1; i <= 500; i++)
+                sum = mix(sum + decide_once(s, &d, &b[i % RUNNING_AT_ONCE], i));
+            for (size_t i = 0; i < RUNNING_AT_ONCE; i++)
+                b[i] = booking_end(b[i], 0, false);
+        }
+    if (sum != UINT64_C(2842088935354222644))
+        fail_msg("%" PRIu64, sum);
 }
 
 int main(void)
@@ -343,7 +646,12 @@ int main(void)
         T(bookings_count_until_released_and_prefill_until_first_token),
         T(a_flip_of_mode_keeps_index_and_bookings),
         T(a_lost_worker_takes_nothing_of_others_with_it), T(exclusion_pins_and_empty_fleets),
-        T(busy_workers_are_passed_over_and_all_busy_is_said),
-        T(the_approximate_index_learns_from_decisions),
-        T(ties_go_to_the_smaller_tree_then_to_chance), T(temperature_draws_from_softmax));
+        T(busy_workers_are_passed_over_and_all_busy_is_said), T(every_rejection_keeps_its_reason),
+        T(every_mode_can_follow_every_other), T(the_approximate_index_learns_from_decisions),
+        T(what_was_just_routed_counts_before_the_engine_reports_it),
+        T(a_session_stays_while_its_worker_is_eligible),
+        T(bookings_and_index_may_call_blocks_otherwise), T(load_aware_looks_at_bookings_only),
+        T(confidence_scales_what_an_overlap_is_worth), T(rates_are_learned_from_bookings),
+        T(a_forgotten_booking_expires), T(a_worker_is_cleared_with_all_its_ranks),
+        T(a_seeded_run_is_the_same_everywhere));
 }

@@ -14,6 +14,7 @@
 
 #include "lib/base/list.h"
 #include "router/kv/edge_table.h"
+#include "router/sched/learned.h"
 
 enum { ROOT = 0 };
 
@@ -31,41 +32,48 @@ struct run {
 };
 
 struct target {
-    uint64_t prefill_tokens;
+    struct sequences_load load;
     uint64_t unique_blocks;
     double discount; /* sum of (1 - fraction) over its blocks */
-    uint32_t n_requests;
-    struct list bookings;
 };
 
 struct sequences {
-    uint32_t block_size;
     struct run *runs;
     uint32_t n_runs, cap_runs, first_free;
     struct edge_table edges; /* (run, first hash of the next) -> next run */
-    struct target **targets; /* by slot */
+    struct kv_mem mem;       /* of the edges; the bookings bound them */
+    struct target *targets;  /* by slot */
     size_t n_targets;
     size_t n_bookings;
+    struct list by_activity; /* attached bookings, the longest silent first */
+    uint64_t expiry_ns, n_expired;
+    struct learned learned;
+    struct sequences_hooks hooks;
 };
 
 struct booking {
     struct sequences *owner;
-    struct list link; /* in its target, while that is there */
+    struct list activity;
     uint32_t slot;
-    uint32_t prefill_tokens;
+    uint32_t prefill_tokens, queued_tokens; /* of this request, until its first token */
+    uint64_t queued_ahead;                  /* queued tokens when it was sent, its own included */
+    uint64_t sent_ns, first_ns, active_ns;
+    bool silent;   /* nothing is learned from it */
+    bool teaches;  /* it did not have to wait for a slot */
     uint32_t last; /* the run where its prompt ends */
     uint32_t n_output;
     double output_discount; /* its part of the target's discount */
     bool detached;          /* the target is gone */
 };
 
-struct sequences *sequences_new(uint32_t block_size)
+struct sequences *sequences_new(void)
 {
     struct sequences *s = xcalloc(1, sizeof(*s));
 
-    assert(block_size >= 1);
-    s->block_size = block_size;
     s->n_runs = 1;
+    s->mem.limit = SIZE_MAX;
+    list_init(&s->by_activity);
+    learned_init(&s->learned);
     return s;
 }
 
@@ -74,13 +82,17 @@ struct sequences *sequences_free(struct sequences *s)
     if (!s)
         return NULL;
     assert(s->n_bookings == 0);
-    for (size_t i = 0; i < s->n_targets; i++)
-        free(s->targets[i]);
     free(s->targets);
     free(s->runs);
-    edge_table_done(&s->edges);
+    edge_table_done(&s->edges, &s->mem);
+    learned_done(&s->learned);
     free(s);
     return NULL;
+}
+
+void sequences_set_hooks(struct sequences *s, struct sequences_hooks hooks)
+{
+    s->hooks = hooks;
 }
 
 static struct target *need_target(struct sequences *s, uint32_t slot)
@@ -92,16 +104,12 @@ static struct target *need_target(struct sequences *s, uint32_t slot)
         memset(s->targets + s->n_targets, 0, (n - s->n_targets) * sizeof(*s->targets));
         s->n_targets = n;
     }
-    if (!s->targets[slot]) {
-        s->targets[slot] = xcalloc(1, sizeof(*s->targets[slot]));
-        list_init(&s->targets[slot]->bookings);
-    }
-    return s->targets[slot];
+    return &s->targets[slot];
 }
 
-static const struct target *find_target(const struct sequences *s, uint32_t slot)
+static void count_blocks(struct target *t)
 {
-    return slot < s->n_targets ? s->targets[slot] : NULL;
+    t->load.active_blocks = (uint64_t)llround((double)t->unique_blocks - t->discount);
 }
 
 /* --- users of a run ----------------------------------------------------------------------------
@@ -179,6 +187,13 @@ static uint32_t run_take_free(struct sequences *s)
     return s->n_runs++;
 }
 
+static void edge_put(struct sequences *s, uint32_t parent, uint64_t hash, uint32_t child)
+{
+    if (!edge_table_reserve(&s->edges, &s->mem))
+        abort(); /* as xmalloc() does */
+    edge_table_put(&s->edges, parent, hash, child);
+}
+
 static uint32_t run_new(struct sequences *s, uint32_t parent, const uint64_t *hashes, size_t n)
 {
     uint32_t id = run_take_free(s);
@@ -187,7 +202,7 @@ static uint32_t run_new(struct sequences *s, uint32_t parent, const uint64_t *ha
     *r = (struct run){.n_hashes = (uint32_t)n, .parent = parent};
     r->hashes = xreallocarray(NULL, n, sizeof(*hashes));
     memcpy(r->hashes, hashes, n * sizeof(*hashes));
-    edge_table_put(&s->edges, parent, hashes[0], id);
+    edge_put(s, parent, hashes[0], id);
     return id;
 }
 
@@ -195,7 +210,7 @@ static void run_free(struct sequences *s, uint32_t id)
 {
     struct run *r = &s->runs[id];
 
-    edge_table_remove(&s->edges, r->parent, r->hashes[0]);
+    edge_table_remove(&s->edges, &s->mem, r->parent, r->hashes[0]);
     free(r->hashes);
     free(r->users);
     *r = (struct run){.parent = s->first_free};
@@ -215,7 +230,7 @@ static uint32_t run_split(struct sequences *s, uint32_t id, uint32_t n)
     r->n_hashes -= n;
     memmove(r->hashes, r->hashes + n, r->n_hashes * sizeof(*r->hashes));
     r->parent = upper;
-    edge_table_put(&s->edges, upper, r->hashes[0], id);
+    edge_put(s, upper, r->hashes[0], id);
     return upper;
 }
 
@@ -249,32 +264,77 @@ static uint32_t need_path(struct sequences *s, const uint64_t *sequence, size_t 
 /* --- bookings ----------------------------------------------------------------------------------
  */
 
-struct booking *sequences_book(struct sequences *s, uint32_t slot, const uint64_t *sequence,
-                               size_t n, uint32_t isl, uint32_t overlap_blocks)
+/* What it will have to compute. Queued are its new tokens, of which there is always one. */
+static void count_prompt(struct booking *b, struct target *t, const struct booking_spec *spec)
 {
-    struct target *t = need_target(s, slot);
+    if (spec->no_prefill)
+        return;
+    b->prefill_tokens =
+        spec->cached_tokens < spec->isl ? spec->isl - (uint32_t)spec->cached_tokens : 0;
+    b->queued_tokens = MAX(b->prefill_tokens, 1u);
+    t->load.prefill_tokens += b->prefill_tokens;
+    t->load.queued_tokens += b->queued_tokens;
+    b->queued_ahead = t->load.queued_tokens;
+    b->silent = spec->no_lesson;
+    b->teaches = !b->silent && (spec->max_num_seqs == 0 || t->load.requests < spec->max_num_seqs);
+}
+
+struct booking *sequences_book(struct sequences *s, const struct booking_spec *spec)
+{
+    struct target *t = need_target(s, spec->slot);
     struct booking *b = xcalloc(1, sizeof(*b));
-    uint64_t cached = (uint64_t)overlap_blocks * s->block_size;
 
     b->owner = s;
-    b->slot = slot;
-    b->prefill_tokens = cached < isl ? isl - (uint32_t)cached : 0;
-    b->last = sequence ? need_path(s, sequence, n) : ROOT;
+    b->slot = spec->slot;
+    b->sent_ns = b->active_ns = spec->now_ns;
+    count_prompt(b, t, spec);
+    b->last = spec->sequence ? need_path(s, spec->sequence, spec->n_blocks) : ROOT;
     for (uint32_t id = b->last; id != ROOT; id = s->runs[id].parent)
-        user_add(&s->runs[id], t, slot);
+        user_add(&s->runs[id], t, spec->slot);
+    count_blocks(t);
 
-    t->prefill_tokens += b->prefill_tokens;
-    t->n_requests++;
-    list_append(&t->bookings, &b->link);
+    t->load.requests++;
+    list_append(&s->by_activity, &b->activity);
     s->n_bookings++;
     return b;
 }
 
-void booking_prefill_done(struct booking *b)
+/* Its prompt does not count any more. */
+static void drop_prompt(struct booking *b)
 {
-    if (!b->detached)
-        b->owner->targets[b->slot]->prefill_tokens -= b->prefill_tokens;
-    b->prefill_tokens = 0;
+    struct target *t = &b->owner->targets[b->slot];
+
+    t->load.prefill_tokens -= b->prefill_tokens;
+    t->load.queued_tokens -= b->queued_tokens;
+    b->prefill_tokens = b->queued_tokens = 0;
+}
+
+static double seconds_between(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+void booking_touch(struct booking *b, uint64_t now_ns)
+{
+    if (b->detached)
+        return;
+    b->active_ns = now_ns;
+    list_remove(&b->activity);
+    list_append(&b->owner->by_activity, &b->activity);
+}
+
+void booking_first_token(struct booking *b, uint64_t now_ns)
+{
+    if (b->detached || b->first_ns)
+        return;
+    b->first_ns = MAX(now_ns, UINT64_C(1));
+    drop_prompt(b);
+    if (b->teaches)
+        learned_first_token(&b->owner->learned, b->slot, (double)b->queued_ahead,
+                            seconds_between(b->sent_ns, now_ns));
+    booking_touch(b, now_ns);
+    if (b->owner->hooks.prefilled)
+        b->owner->hooks.prefilled(b->owner->hooks.arg, b);
 }
 
 static void set_output_discount(struct booking *b, struct target *t, double discount)
@@ -283,18 +343,11 @@ static void set_output_discount(struct booking *b, struct target *t, double disc
     b->output_discount = discount;
 }
 
-void booking_output_block(struct booking *b, double decay)
+/* The blocks that the booking alone uses count @decay from now on. */
+static void age_blocks(struct booking *b, struct target *t, double decay)
 {
     struct sequences *s = b->owner;
-    struct target *t;
 
-    if (b->detached)
-        return;
-    t = s->targets[b->slot];
-    t->unique_blocks++;
-    b->n_output++;
-    if (!(decay > 0 && decay < 1))
-        return;
     set_output_discount(b, t, (1 - decay) * b->n_output);
     for (uint32_t id = b->last; id != ROOT; id = s->runs[id].parent) {
         struct user *u = user_get(&s->runs[id], b->slot);
@@ -306,13 +359,30 @@ void booking_output_block(struct booking *b, double decay)
     }
 }
 
+void booking_output_block(struct booking *b, double decay)
+{
+    struct sequences *s = b->owner;
+    struct target *t;
+
+    if (b->detached)
+        return;
+    t = &s->targets[b->slot];
+    t->unique_blocks++;
+    b->n_output++;
+    if (decay >= 0 && decay < 1)
+        age_blocks(b, t, decay);
+    count_blocks(t);
+    if (s->hooks.grown)
+        s->hooks.grown(s->hooks.arg, b);
+}
+
 /* What the booking counts for on its target ends. */
 static void detach(struct booking *b)
 {
     struct sequences *s = b->owner;
-    struct target *t = s->targets[b->slot];
+    struct target *t = &s->targets[b->slot];
 
-    booking_prefill_done(b);
+    drop_prompt(b);
     set_output_discount(b, t, 0);
     t->unique_blocks -= b->n_output;
     for (uint32_t id = b->last, up; id != ROOT; id = up) {
@@ -323,17 +393,23 @@ static void detach(struct booking *b)
     }
     if (t->unique_blocks == 0)
         t->discount = 0; /* rounding does not add up over the years */
-    t->n_requests--;
-    list_remove(&b->link);
+    count_blocks(t);
+    t->load.requests--;
+    list_remove(&b->activity);
     b->detached = true;
 }
 
-struct booking *booking_release(struct booking *b)
+struct booking *booking_end(struct booking *b, uint64_t now_ns, bool ok)
 {
     if (!b)
         return NULL;
-    if (!b->detached)
+    if (!b->detached) {
+        if (ok && b->first_ns && !b->silent)
+            learned_end(&b->owner->learned, b->slot, seconds_between(b->first_ns, now_ns));
         detach(b);
+    }
+    if (b->owner->hooks.ended)
+        b->owner->hooks.ended(b->owner->hooks.arg, b);
     b->owner->n_bookings--;
     free(b);
     return NULL;
@@ -346,36 +422,38 @@ uint32_t booking_slot(const struct booking *b)
 
 void sequences_drop_slot(struct sequences *s, uint32_t slot)
 {
-    if (!find_target(s, slot))
-        return;
-    LIST_FOREACH (b, &s->targets[slot]->bookings, struct booking, link)
+    LIST_FOREACH (b, &s->by_activity, struct booking, activity)
+        if (b->slot == slot)
+            detach(b);
+    learned_forget(&s->learned, slot);
+}
+
+void sequences_set_expiry(struct sequences *s, uint64_t expiry_ns)
+{
+    s->expiry_ns = expiry_ns;
+}
+
+uint64_t sequences_expire(struct sequences *s, uint64_t now_ns)
+{
+    while (s->expiry_ns && !list_empty(&s->by_activity)) {
+        struct booking *b = LIST_ENTRY(s->by_activity.next, struct booking, activity);
+
+        if (b->active_ns + s->expiry_ns > now_ns)
+            break;
         detach(b);
-    free(s->targets[slot]);
-    s->targets[slot] = NULL;
+        s->n_expired++;
+    }
+    return s->n_expired;
 }
 
 /* --- loads -------------------------------------------------------------------------------------
  */
 
-uint32_t sequences_active_requests(const struct sequences *s, uint32_t slot)
+const struct sequences_load *sequences_load(const struct sequences *s, uint32_t slot)
 {
-    const struct target *t = find_target(s, slot);
+    static const struct sequences_load none = {0};
 
-    return t ? t->n_requests : 0;
-}
-
-uint64_t sequences_prefill_tokens(const struct sequences *s, uint32_t slot)
-{
-    const struct target *t = find_target(s, slot);
-
-    return t ? t->prefill_tokens : 0;
-}
-
-uint64_t sequences_active_blocks(const struct sequences *s, uint32_t slot)
-{
-    const struct target *t = find_target(s, slot);
-
-    return t ? (uint64_t)llround((double)t->unique_blocks - t->discount) : 0;
+    return slot < s->n_targets ? &s->targets[slot].load : &none;
 }
 
 void sequences_shared(const struct sequences *s, const uint64_t *sequence, size_t n,
@@ -398,6 +476,11 @@ void sequences_shared(const struct sequences *s, const uint64_t *sequence, size_
         if (common < r->n_hashes)
             break;
     }
+}
+
+const struct learned *sequences_learned(const struct sequences *s)
+{
+    return &s->learned;
 }
 
 size_t sequences_bookings(const struct sequences *s)

@@ -56,9 +56,9 @@ static void check(const struct sequences *s, const struct plain *all)
             blocks += active[h];
         for (size_t k = 0; k < n; k++)
             known += active[prompt[k]];
-        assert_int_equal(sequences_prefill_tokens(s, slot), prefill);
-        assert_int_equal(sequences_active_requests(s, slot), requests);
-        assert_int_equal(sequences_active_blocks(s, slot), blocks);
+        assert_int_equal(sequences_load(s, slot)->prefill_tokens, prefill);
+        assert_int_equal(sequences_load(s, slot)->requests, requests);
+        assert_int_equal(sequences_load(s, slot)->active_blocks, blocks);
         assert_int_equal(shared[slot], known);
     }
 }
@@ -70,12 +70,16 @@ static void book(struct sequences *s, struct plain *p)
     *p = (struct plain){.slot = (uint32_t)rng(SLOTS)};
     p->n = random_path(p->hashes);
     p->prefill = isl > overlap * BS ? isl - overlap * BS : 0;
-    p->b = sequences_book(s, p->slot, p->hashes, p->n, isl, overlap);
+    p->b = sequences_book(s, &(struct booking_spec){.slot = p->slot,
+                                                    .sequence = p->hashes,
+                                                    .n_blocks = p->n,
+                                                    .isl = isl,
+                                                    .cached_tokens = overlap * BS});
 }
 
 static void random_bookings_match_plain_counting(void **state)
 {
-    struct sequences *s = sequences_new(BS);
+    struct sequences *s = sequences_new();
     struct plain all[BOOKINGS] = {{0}};
 
     (void)state;
@@ -91,41 +95,105 @@ static void random_bookings_match_plain_counting(void **state)
         } else if (!p->b) {
             book(s, p);
         } else if (rng(2)) {
-            booking_prefill_done(p->b);
+            booking_first_token(p->b, 1);
             p->prefill = 0;
         } else {
-            p->b = booking_release(p->b);
+            p->b = booking_end(p->b, 1, true);
         }
         check(s, all);
     }
     for (size_t i = 0; i < BOOKINGS; i++)
-        all[i].b = booking_release(all[i].b);
+        all[i].b = booking_end(all[i].b, 1, true);
     assert_int_equal(sequences_bookings(s), 0);
     sequences_check(s);
     sequences_free(s);
 }
 
+static struct booking *book_at(struct sequences *s, uint32_t slot, const uint64_t *hashes, size_t n,
+                               uint64_t now_ns)
+{
+    return sequences_book(s, &(struct booking_spec){.slot = slot,
+                                                    .sequence = hashes,
+                                                    .n_blocks = n,
+                                                    .isl = (uint32_t)n * BS,
+                                                    .now_ns = now_ns});
+}
+
 /* active_blocks = round(|unique| + sum of (fraction - 1)) (router.md §4.3) */
 static void ageing_output_counts_less_and_shared_blocks_do_not_age(void **state)
 {
-    struct sequences *s = sequences_new(BS);
-    struct booking *a = sequences_book(s, 0, (uint64_t[]){1, 2}, 2, 8, 0);
-    struct booking *b = sequences_book(s, 0, (uint64_t[]){1}, 1, 4, 0);
+    struct sequences *s = sequences_new();
+    struct booking *a = book_at(s, 0, (uint64_t[]){1, 2}, 2, 0);
+    struct booking *b = book_at(s, 0, (uint64_t[]){1}, 1, 0);
 
     (void)state;
     booking_output_block(a, 0.25);
     /* Block 2 and the output count a quarter each, block 1 is shared: 0.25 + 0.25 + 1 = 1.5 */
-    assert_int_equal(sequences_active_blocks(s, 0), 2);
-    (void)booking_release(b);
+    assert_int_equal(sequences_load(s, 0)->active_blocks, 2);
+    (void)booking_end(b, 0, true);
     booking_output_block(a, 0.25);
-    assert_int_equal(sequences_active_blocks(s, 0), 1);
-    (void)booking_release(a);
-    assert_int_equal(sequences_active_blocks(s, 0), 0);
+    assert_int_equal(sequences_load(s, 0)->active_blocks, 1);
+    booking_output_block(a, 0); /* it has answered what was expected of it */
+    assert_int_equal(sequences_load(s, 0)->active_blocks, 0);
+    (void)booking_end(a, 0, true);
+    assert_int_equal(sequences_load(s, 0)->active_blocks, 0);
+    sequences_free(s);
+}
+
+static void a_silent_booking_expires_and_a_lively_one_does_not(void **state)
+{
+    struct sequences *s = sequences_new();
+    struct booking *silent, *lively;
+
+    (void)state;
+    sequences_set_expiry(s, 100);
+    silent = book_at(s, 0, (uint64_t[]){1, 2}, 2, 0);
+    lively = book_at(s, 0, (uint64_t[]){3}, 1, 0);
+    booking_first_token(lively, 50);
+    assert_int_equal(sequences_expire(s, 99), 0);
+    booking_touch(lively, 99);
+    assert_int_equal(sequences_expire(s, 100), 1);
+    assert_int_equal(sequences_load(s, 0)->requests, 1);
+    assert_int_equal(sequences_load(s, 0)->active_blocks, 1);
+    assert_int_equal(sequences_load(s, 0)->prefill_tokens, 0);
+    assert_int_equal(sequences_expire(s, 198), 1);
+    assert_int_equal(sequences_expire(s, 199), 2);
+    assert_int_equal(sequences_load(s, 0)->requests, 0);
+    /* Their owners come back after all. */
+    booking_touch(silent, 300);
+    booking_first_token(silent, 300);
+    booking_output_block(lively, 1);
+    (void)booking_end(silent, 300, true);
+    (void)booking_end(lively, 300, true);
+    assert_int_equal(sequences_load(s, 0)->queued_tokens, 0);
+    assert_int_equal(sequences_bookings(s), 0);
+    sequences_check(s);
+    sequences_free(s);
+}
+
+static void queued_tokens_are_at_least_one_each(void **state)
+{
+    struct sequences *s = sequences_new();
+    struct booking_spec cached = {.isl = 8, .cached_tokens = 8}, elsewhere = {.isl = 8};
+    struct booking *a = sequences_book(s, &cached), *b;
+
+    (void)state;
+    assert_int_equal(sequences_load(s, 0)->prefill_tokens, 0);
+    assert_int_equal(sequences_load(s, 0)->queued_tokens, 1);
+    elsewhere.no_prefill = true;
+    b = sequences_book(s, &elsewhere);
+    assert_int_equal(sequences_load(s, 0)->queued_tokens, 1);
+    booking_first_token(a, 1);
+    assert_int_equal(sequences_load(s, 0)->queued_tokens, 0);
+    (void)booking_end(a, 1, true);
+    (void)booking_end(b, 1, true);
     sequences_free(s);
 }
 
 int main(void)
 {
     return TEST_RUN(T(random_bookings_match_plain_counting),
-                    T(ageing_output_counts_less_and_shared_blocks_do_not_age));
+                    T(ageing_output_counts_less_and_shared_blocks_do_not_age),
+                    T(a_silent_booking_expires_and_a_lively_one_does_not),
+                    T(queued_tokens_are_at_least_one_each));
 }

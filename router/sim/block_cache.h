@@ -39,6 +39,7 @@ struct cache_event {
     uint64_t parent;
     const struct cache_block *blocks; /* stored, each following the one before it */
     size_t n_blocks;
+    const uint32_t *tokens; /* stored: of all its blocks; NULL from a cache alone */
     const uint64_t *removed;
     size_t n_removed;
 };

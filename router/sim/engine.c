@@ -29,6 +29,18 @@ static int conf_check(const struct engine_conf *c, struct err *e)
     return 0;
 }
 
+/* The cache knows blocks by their hashes; the tokens are the sequence's. */
+static void on_cache_event(void *arg, const struct cache_event *ev)
+{
+    const struct engine *en = arg;
+    struct cache_event with_tokens = *ev;
+
+    if (ev->kind == CACHE_STORED)
+        with_tokens.tokens =
+            en->storing->tokens + (size_t)(ev->blocks - en->storing->chain) * en->conf.block_size;
+    en->sink.event(en->sink.arg, &with_tokens);
+}
+
 int engine_new(struct engine **ret, const struct engine_conf *conf, uint64_t seed,
                const struct engine_sink *sink, struct err *e)
 {
@@ -44,7 +56,7 @@ int engine_new(struct engine **ret, const struct engine_conf *conf, uint64_t see
     en->conf.vocab = en->vocab;
     en->sink = *sink;
     en->random = seed;
-    en->cache = block_cache_new(conf->n_blocks, sink->event, sink->arg);
+    en->cache = block_cache_new(conf->n_blocks, sink->event ? on_cache_event : NULL, en);
     list_init(&en->waiting);
     list_init(&en->running);
     *ret = en;
@@ -130,6 +142,7 @@ int engine_submit(struct engine *en, const struct engine_job *job, struct engine
     s->min_tokens = job->min_tokens;
     s->eos_id = job->eos_id;
     s->may_end = job->has_eos && !job->ignore_eos;
+    s->prefilled = job->prefilled;
     engine_seq_hash(en, s);
     list_append(&en->waiting, &s->link);
     en->n_waiting++;

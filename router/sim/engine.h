@@ -15,7 +15,8 @@
  * active blocks + its own <= (1 - watermark) * capacity. Cached leading blocks cost no prefill;
  * blocks that are still being computed by another sequence are shared but cost the same again.
  * When decoding finds no block, the longest running sequence is preempted: it gives up its blocks
- * and is prefilled anew later, with what it had generated; the items it had sent stay sent.
+ * and is prefilled anew later, with what it had generated; the items it had sent stay sent. A
+ * prompt that another worker has prefilled takes its blocks, but no time.
  *
  * Pure and deterministic: time (monotonic, ns) and seed are arguments. One thread. Output tokens
  * are drawn from the given vocabulary, so that they decode to text.
@@ -57,6 +58,7 @@ struct engine_job {
     uint32_t min_tokens;
     bool ignore_eos;
     bool has_eos;
+    bool prefilled;  /* the prompt's KV comes from another worker: it costs no prefill here */
     uint32_t eos_id; /* what an early end emits */
     void *owner;     /* comes back in items */
 };

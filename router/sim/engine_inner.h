@@ -16,6 +16,7 @@ struct engine_seq {
     size_t n_chain, cap_chain;
     uint32_t max_tokens, min_tokens, eos_id;
     bool may_end; /* by EOS */
+    bool prefilled;
     bool running;
     bool was_admitted; /* so n_cached is known */
     size_t n_cached;
@@ -31,7 +32,8 @@ struct engine {
     uint32_t *vocab;
     struct engine_sink sink;
     struct block_cache *cache;
-    struct list waiting, running; /* both oldest first */
+    const struct engine_seq *storing; /* whose blocks become known to the cache */
+    struct list waiting, running;     /* both oldest first */
     size_t n_waiting, n_running;
     uint64_t random;
     bool in_pass;

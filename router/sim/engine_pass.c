@@ -44,6 +44,7 @@ static void preempt(struct engine *en, struct engine_seq *s)
     en->preemptions++;
     s->running = false;
     s->emits = false;
+    s->prefilled = false; /* what was fetched is gone */
     s->n_computed = s->n_chunk = 0;
 }
 
@@ -89,6 +90,12 @@ static bool plan_prefill(const struct engine *en, struct engine_seq *s, struct p
 {
     size_t left = s->n_tokens - s->n_computed;
 
+    if (s->prefilled) {
+        s->n_chunk = left;
+        s->emits = p->decodes = true;
+        p->budget -= p->budget > 0;
+        return true;
+    }
     if (en->conf.chunked_prefill)
         s->n_chunk = MIN(left, p->budget);
     else /* Whole or not at all; one that exceeds every budget has a pass to itself. */
@@ -193,6 +200,7 @@ static void promote(struct engine *en, struct engine_seq *s)
     if (s->n_chain == s->n_named)
         return;
     assert(s->n_chain == s->n_named + 1 && s->n_anonymous > 0);
+    en->storing = s;
     block_cache_promote(en->cache, s->chain, s->n_chain);
     s->n_named++;
     s->n_anonymous--;
@@ -222,6 +230,7 @@ void engine_pass_end(struct engine *en)
 
             s->n_computed += s->n_chunk;
             s->n_chunk = 0;
+            en->storing = s;
             block_cache_computed(en->cache, s->chain, MIN(from, s->n_named),
                                  MIN(s->n_computed / bs, s->n_named));
         }

@@ -205,6 +205,32 @@ static void a_prefix_that_was_computed_costs_no_prefill(void **state)
     world_close(&w);
 }
 
+/* Only the decode of the pass takes time, whatever the length and the budget. */
+static void a_prompt_that_came_from_elsewhere_costs_no_prefill(void **state)
+{
+    struct engine_conf conf = conf_of();
+    uint32_t tokens[200];
+    struct world w;
+    struct engine_job job = {.tokens = tokens,
+                             .n_tokens = ARRAY_LEN(tokens),
+                             .max_tokens = 2,
+                             .prefilled = true,
+                             .owner = &w.told[0]};
+    double first = engine_decode_ms(51 * 4, DECODE_REFERENCE);
+    struct err e;
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = i;
+    world_open(&w, &conf);
+    EXPECT_OK(engine_submit(w.engine, &job, &w.told[0].seq, &e), &e);
+    run(&w);
+    assert_int_equal(w.told[0].n_tokens, 2);
+    assert_float_equal((double)w.told[0].first_at, first * MS, 10);
+    assert_int_equal(engine_load(w.engine).cached_blocks, 50);
+    world_close(&w);
+}
+
 static void what_is_being_computed_is_shared_but_costs_again(void **state)
 {
     struct engine_conf conf = conf_of();
@@ -482,6 +508,7 @@ int main(void)
     return TEST_RUN(
         T(the_timing_is_the_published_polynomial), T(a_request_takes_its_prefill_and_its_decodes),
         T(without_delays_the_clock_stands_still), T(a_prefix_that_was_computed_costs_no_prefill),
+        T(a_prompt_that_came_from_elsewhere_costs_no_prefill),
         T(what_is_being_computed_is_shared_but_costs_again),
         T(a_long_prompt_is_prefilled_in_chunks_beside_decodes),
         T(without_chunks_a_prompt_is_prefilled_whole), T(slots_and_watermark_limit_who_runs),

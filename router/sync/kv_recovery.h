@@ -1,38 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks workers for the blocks that they hold, when events were missed or before the first came
- * (wire.md §7.7): the endpoint worker_kv_indexer_query, on the request plane.
+ * Carries the questions of an event_order to the workers, and their answers back (wire.md §7.7).
  *
- * A worker is asked for everything it has; its old entries go when the answer is there, so that a
- * worker that cannot answer loses nothing. One question per worker at a time, a few at once over
- * all, and not again before a while: a burst of gaps costs one dump.
+ * A worker answers on the request plane: at worker_kv_indexer_query (0.9), worker_kv_indexer_query_dp{rank}
+ * (1.0) or worker_kv_query_source_{publisher}, which names no rank: several are tried in turn. Where
+ * discovery tells no such endpoint, the first two are guessed. A worker that knows none of them is
+ * not asked again. One loop thread.
  */
 #pragma once
 
 #include <stdint.h>
 
 #include "lib/base/mem.h"
+#include "lib/base/metric.h"
 #include "lib/net/loop.h"
 
-struct kv_intake;
+struct event_order;
 struct kv_recovery;
 struct plane_client;
-struct scheduler;
 
 /* All borrowed. */
 struct kv_recovery_conf {
     struct loop *loop;
-    struct plane_client *plane;
-    struct kv_intake *intake;
-    struct scheduler *scheduler;
+    struct plane_client *plane; /* NULL: nobody can be asked, and every question fails */
+    struct event_order *order;
+    struct metric_registry *metrics;
+    const char *ns, *component; /* labels */
 };
 
 struct kv_recovery *kv_recovery_new(const struct kv_recovery_conf *conf)
     __attribute__((returns_nonnull));
-struct kv_recovery *kv_recovery_free(struct kv_recovery *r); /* cancels questions */
-/* @address of its generate endpoint: "ip:port/<id hex>/generate". Copied. */
-void kv_recovery_put_worker(struct kv_recovery *r, uint64_t worker_id, const char *address);
+struct kv_recovery *kv_recovery_free(struct kv_recovery *r); /* cancels what is asked */
+/*
+ * @address of its generate endpoint: "ip:port/<id hex>/generate". @queries: addresses of its query
+ * endpoints, comma separated; NULL or "" when they are not known.
+ */
+void kv_recovery_put_worker(struct kv_recovery *r, uint64_t worker_id, const char *address,
+                            const char *queries);
 void kv_recovery_remove_worker(struct kv_recovery *r, uint64_t worker_id);
-void kv_recovery_ask(struct kv_recovery *r, uint64_t worker_id);
-/* Every worker that was asked before: events of all of them may have been missed. */
-void kv_recovery_ask_again(struct kv_recovery *r);
+/* The order may have questions: they are asked at the end of this turn of the loop. */
+void kv_recovery_kick(struct kv_recovery *r);
+void kv_recovery_withdraw(struct kv_recovery *r, uint64_t question);

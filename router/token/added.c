@@ -2,6 +2,7 @@
 #include "router/token/added.h"
 
 #include "lib/base/mem.h"
+#include "router/token/newer.h"
 #include "router/token/regex.h"
 #include "router/token/utf8.h"
 #include "router/token/vocab.h"
@@ -75,6 +76,47 @@ void added_add(struct added *a, struct str text, struct added_token token)
     a->nodes[node].token = (uint32_t)a->n_tokens;
 }
 
+/* --- cuts ------------------------------------------------------------------------------------- */
+
+static void clear_cut(struct added *a, uint32_t index)
+{
+    a->n_cuts -= a->tokens[index].cuts;
+    a->tokens[index].cuts = false;
+}
+
+void added_begin_cuts(struct added *a)
+{
+    a->n_cuts = a->n_tokens;
+    for (uint32_t i = 0; i < a->n_tokens; i++) {
+        a->tokens[i].cuts = true;
+        if (a->tokens[i].single_word || a->tokens[i].rstrip)
+            clear_cut(a, i);
+    }
+}
+
+void added_note_text(struct added *a, struct str text)
+{
+    if (text.len == 0)
+        return;
+    if (text.len > ADDED_CUTS_TEXT) {
+        for (uint32_t i = 0; i < a->n_tokens; i++)
+            clear_cut(a, i);
+        return;
+    }
+    for (size_t start = 0; start < text.len; start++) {
+        uint32_t node = a->first[(uint8_t)text.ptr[start]];
+
+        for (size_t at = start + 1; node; at++) {
+            bool blanks = utf8_is_space(utf8_get(text.ptr)) ||
+                          utf8_is_space(utf8_get(utf8_prev(text.ptr, text.ptr + text.len)));
+
+            if (a->nodes[node].token && (at - start < text.len || blanks))
+                clear_cut(a, a->nodes[node].token - 1);
+            node = at < text.len ? find_child(a, node, (uint8_t)text.ptr[at]) : 0;
+        }
+    }
+}
+
 /* --- searching -------------------------------------------------------------------------------- */
 
 /* Longest token that starts at @at: its index + 1 and its end; 0 when none does. */
@@ -93,11 +135,20 @@ static uint32_t match_at(const struct added *a, struct str text, size_t at, size
     return found;
 }
 
+size_t added_prefix(const struct added *a, struct str text)
+{
+    size_t end = 0;
+
+    return text.len > 0 && match_at(a, text, 0, &end) ? end : 0;
+}
+
 static bool is_word(const struct added *a, struct regex_scratch *scratch, const char *p)
 {
+    AUTO(buf_done) struct buf older = BUF_NULL;
+    struct str character = newer_replaced(str_slice(p, utf8_len(*p)), &older);
     size_t start, end;
 
-    return regex_find(a->word, scratch, str_slice(p, utf8_len(*p)), 0, &start, &end) == REGEX_FOUND;
+    return regex_find(a->word, scratch, character, 0, &start, &end) == REGEX_FOUND;
 }
 
 static bool stands_alone(const struct added *a, struct regex_scratch *scratch, struct str text,
@@ -159,6 +210,7 @@ static bool find_token(const struct added *a, struct added_search *s, struct reg
             continue;
         }
         s->token.id = t->id;
+        s->token.cuts = t->cuts;
         s->token.start = t->lstrip ? MAX(blanks_before(s->text, s->at), s->done) : s->at;
         s->token.end = t->rstrip ? blanks_after(s->text, end) : end;
         s->at = end;
@@ -181,6 +233,6 @@ bool added_next(const struct added *a, struct added_search *s, struct regex_scra
         return true;
     }
     s->done = s->has_token ? s->token.start : s->text.len;
-    *ret = (struct added_piece){VOCAB_NONE, plain, s->done};
+    *ret = (struct added_piece){VOCAB_NONE, false, plain, s->done};
     return plain < s->done;
 }

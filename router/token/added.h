@@ -18,6 +18,7 @@ struct regex_scratch;
 struct added_token {
     uint32_t id;
     bool single_word, lstrip, rstrip;
+    bool cuts; /* what follows it in a text cannot change that it was found, nor where it ends */
 };
 
 struct added_node {
@@ -34,6 +35,7 @@ struct added {
     size_t n_nodes, cap_nodes;
     uint32_t first[256];      /* child of the root by byte; 0 = none */
     int only_first;           /* the byte that all begin with; -1 when they differ */
+    size_t n_cuts;            /* tokens that cut; see added_begin_cuts() */
     const struct regex *word; /* one word character; needed when a token is single_word */
 };
 
@@ -42,9 +44,22 @@ void added_done(struct added *a);
  */
 void added_add(struct added *a, struct str text, struct added_token token);
 
+enum { ADDED_CUTS_TEXT = 1024 }; /* bytes up to which a token's text is looked into */
+/*
+ * Finds out which tokens cut. Begin, then tell the text of each token that was added; a token cuts
+ * unless it asks for what stands behind it, ends or begins in a blank, or lies within another one, which a
+ * longer text might turn out to be.
+ */
+void added_begin_cuts(struct added *a);
+void added_note_text(struct added *a, struct str text);
+
+/* Bytes of the longest token that @text begins with, whatever it asks for; 0 none. */
+size_t added_prefix(const struct added *a, struct str text);
+
 /* A stretch of text: a token's, or plain. */
 struct added_piece {
     uint32_t id; /* VOCAB_NONE: plain text */
+    bool cuts;
     size_t start, end;
 };
 

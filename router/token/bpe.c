@@ -6,13 +6,17 @@
 #include "lib/base/mem.h"
 #include "router/token/utf8.h"
 
-enum { SHORT_WORD = 32 }; /* symbols up to which a scan beats the heap */
+enum {
+    SHORT_WORD = 32, /* symbols up to which a scan beats the heap */
+    WHOLE_TEXT = 32, /* bytes up to which it is known whether a token is whole */
+};
 
 static const uint64_t NO_PAIR = UINT64_MAX;
 
 void bpe_done(struct bpe *b)
 {
     free(b->merges);
+    free(b->whole);
     *b = (struct bpe){0};
 }
 
@@ -315,9 +319,38 @@ static void reserve_symbols(struct bpe_work *w, size_t n)
     w->symbols = xreallocarray(NULL, w->cap_symbols, sizeof(*w->symbols));
 }
 
+static uint32_t find_whole(const struct bpe *b, struct str word)
+{
+    uint32_t id = VOCAB_NONE;
+
+    if (b->ignore_merges || (b->whole && word.len <= WHOLE_TEXT))
+        id = vocab_find(b->words, word);
+    return id != VOCAB_NONE && (b->ignore_merges || b->whole[id]) ? id : VOCAB_NONE;
+}
+
+void bpe_mark_whole(struct bpe *b)
+{
+    struct bpe_work work = {0};
+    struct token_ids ids = {0};
+    bool *whole = xcalloc(MAX(b->words->limit, 1U), sizeof(*whole));
+
+    for (uint32_t id = 0; !b->ignore_merges && id < b->words->limit; id++) {
+        struct str text = vocab_text(b->words, id);
+
+        if (text.len == 0 || text.len > WHOLE_TEXT)
+            continue;
+        ids.len = 0;
+        bpe_encode(b, &work, text, &ids);
+        whole[id] = ids.len == 1 && ids.ptr[0] == id;
+    }
+    b->whole = whole;
+    bpe_work_done(&work);
+    token_ids_done(&ids);
+}
+
 void bpe_encode(const struct bpe *b, struct bpe_work *w, struct str word, struct token_ids *out)
 {
-    uint32_t whole = b->ignore_merges ? vocab_find(b->words, word) : VOCAB_NONE;
+    uint32_t whole = find_whole(b, word);
 
     if (word.len == 0)
         return;

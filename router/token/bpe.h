@@ -30,6 +30,7 @@ struct bpe {
     uint32_t ascii_ids[128];  /* not byte-level: of one-letter words, a shortcut */
     struct bpe_merge *merges; /* open addressing by pair */
     size_t mask, n_merges;
+    bool *whole; /* by id: the merges make this token of its own text, as they do of most words */
 };
 
 void bpe_done(struct bpe *b);
@@ -37,6 +38,9 @@ void bpe_done(struct bpe *b);
 void bpe_prepare(struct bpe *b);
 /* The later of two merges of one pair counts. The caller bounds their number. */
 void bpe_add_merge(struct bpe *b, uint32_t left, uint32_t right, uint32_t rank, uint32_t id);
+
+/* Finds out which tokens are whole; call when all merges are there. Some 0.4 us for each token. */
+void bpe_mark_whole(struct bpe *b);
 
 struct bpe_symbol {
     uint32_t id;

@@ -5,28 +5,30 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
-#include "router/token/template.h"
 
 struct chat {
     struct template *usual, *with_tools; /* owned; with_tools NULL: the usual one serves both */
     struct json *tokens;                 /* owned object: bos_token and the like */
+    enum template_style style;
     bool wants_parts;
 };
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
-/* The reference drops every newline of a template file, and so prompts depend on it. */
-static int parse_file(struct template **ret, struct str file, struct err *e)
+/* The reference of 0.9.0 drops every newline of a template file, and so its prompts depend on it. */
+static int parse_file(struct chat *c, struct str file, struct err *e)
 {
     AUTO(buf_done) struct buf flat = BUF_NULL;
     struct str line;
     bool more = true;
 
+    if (c->style != TEMPLATE_DYNAMO_0_9)
+        return template_parse(&c->usual, file, c->style, e);
     while (more) {
         more = str_cut(&file, '\n', &line);
         buf_put_str(&flat, line);
     }
-    return template_parse(ret, buf_str(&flat), e);
+    return template_parse(&c->usual, buf_str(&flat), c->style, e);
 }
 
 static struct template **place_named(struct chat *c, const char *name)
@@ -43,7 +45,7 @@ static int parse_named(struct chat *c, const char *name, const char *source, str
     if (!place || !source)
         return 0; /* other names serve other purposes */
     *place = template_free(*place);
-    return template_parse(place, str_from(source), e);
+    return template_parse(place, str_from(source), c->style, e);
 }
 
 /* {"name": n, "template": t} or {n: t}. */
@@ -67,7 +69,7 @@ static int parse_config(struct chat *c, const struct json *config, struct err *e
     const struct json *source = json_get(config, "chat_template");
 
     if (json_is_string(source))
-        return template_parse(&c->usual, str_from(json_cstr(source)), e);
+        return template_parse(&c->usual, str_from(json_cstr(source)), c->style, e);
     if (json_is_array(source))
         JSON_FOREACH (entry, source) {
             int r = parse_entry(c, entry, e);
@@ -100,6 +102,7 @@ static bool shows(const struct chat *c, const char *content)
 {
     AUTO(buf_done) struct buf out = BUF_NULL, text = BUF_NULL;
     AUTO(json_free) struct json *vars = NULL;
+    struct template_context in = {.over = c->tokens, .now = &(struct tm){.tm_mday = 1}};
     struct err e;
 
     buf_printf(&text,
@@ -108,16 +111,20 @@ static bool shows(const struct chat *c, const char *content)
                content);
     if (json_parse(&vars, buf_str(&text), &e) < 0)
         return false;
-    if (template_render(c->usual, vars, c->tokens, &(struct tm){.tm_mday = 1}, &out, &e) < 0)
+    in.vars = vars;
+    if (template_render(c->usual, &in, &out, &e) < 0)
         return false;
     return str_has(buf_str(&out), STR(PROBE));
 }
 
-int chat_load(struct chat **ret, const struct json *config, struct str file, struct err *e)
+int chat_load(struct chat **ret, const struct json *config, struct str file,
+              enum template_style style, struct err *e)
 {
     AUTO(chat_free) struct chat *c = xcalloc(1, sizeof(*c));
-    int r = file.ptr ? parse_file(&c->usual, file, e) : parse_config(c, config, e);
+    int r;
 
+    c->style = style;
+    r = file.ptr ? parse_file(c, file, e) : parse_config(c, config, e);
     if (r < 0)
         return r;
     load_tokens(c, config);
@@ -248,13 +255,18 @@ static struct json *normalize_messages(const struct chat *c, const struct json *
     return all;
 }
 
-static struct json *normalize_tools(const struct json *tools)
+static struct json *normalize_tools(const struct chat *c, const struct json *tools)
 {
     struct json *all = json_dup(tools);
 
     JSON_FOREACH (tool, all) {
+        struct json *function = json_get(tool, "function");
         struct json *parameters = json_path(tool, "function", "parameters", NULL);
 
+        /* As 1.x does: templates join descriptions without asking for them. */
+        if (c->style != TEMPLATE_DYNAMO_0_9 && json_is_object(function) &&
+            !json_get(function, "description"))
+            (void)json_set_cstr(function, "description", "");
         if (!json_is_object(parameters))
             continue;
         if (!json_get(parameters, "type"))
@@ -287,6 +299,7 @@ static int check(const struct chat_input *in, struct err *e)
 int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out, struct err *e)
 {
     AUTO(json_free) struct json *vars = NULL;
+    struct template_context context;
     bool has_tools = json_is_array(in->tools);
     int r = check(in, e);
 
@@ -295,8 +308,10 @@ int chat_render(const struct chat *c, const struct chat_input *in, struct buf *o
     vars = json_dup(c->tokens);
     (void)json_set(vars, "messages", normalize_messages(c, in->messages));
     if (has_tools)
-        (void)json_set(vars, "tools", normalize_tools(in->tools));
+        (void)json_set(vars, "tools", normalize_tools(c, in->tools));
     (void)json_set_bool(vars, "add_generation_prompt", true);
+    context = (struct template_context){
+        .vars = vars, .over = in->args, .now = in->now, .steps = in->steps};
     return template_render(c->with_tools && json_len(in->tools) > 0 ? c->with_tools : c->usual,
-                           vars, in->args, in->now, out, e);
+                           &context, out, e);
 }

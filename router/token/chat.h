@@ -13,6 +13,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "router/token/template.h"
 
 struct chat;
 struct err;
@@ -24,15 +25,17 @@ struct chat_input {
     const struct json *tools;    /* array; NULL or null when absent */
     const struct json *args; /* object, chat_template_args or chat_template_kwargs; may be NULL */
     const struct tm *now;    /* local time, for strftime_now(); may be NULL */
+    uint64_t steps;          /* of struct template_context */
 };
 
 /*
+ * @style: how values print, and whether a template file keeps its newlines (0.9.0 drops them all).
  * @config is tokenizer_config.json. @file is the content of the card's chat template file, which
  * comes first; STR_NULL when the card has none. -ENOENT when neither holds a template, -EINVAL or
  * -ENOTSUP when a template does not parse.
  */
 MUST_CHECK int chat_load(struct chat **ret, const struct json *config, struct str file,
-                         struct err *e);
+                         enum template_style style, struct err *e);
 struct chat *chat_free(struct chat *c);
 DEFINE_CLEANUP(struct chat *, chat_free)
 

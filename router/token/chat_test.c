@@ -15,14 +15,19 @@ static struct json *parse(const char *text)
     return v;
 }
 
-static struct chat *load(const char *config, struct str file)
+static struct chat *load_as(enum template_style style, const char *config, struct str file)
 {
     AUTO(json_free) struct json *c = parse(config);
     struct chat *chat = NULL;
     struct err e;
 
-    EXPECT_OK(chat_load(&chat, c, file, &e), &e);
+    EXPECT_OK(chat_load(&chat, c, file, style, &e), &e);
     return chat;
+}
+
+static struct chat *load(const char *config, struct str file)
+{
+    return load_as(TEMPLATE_TRANSFORMERS, config, file);
 }
 
 static void assert_renders(const struct chat *c, const char *messages, const char *tools,
@@ -51,9 +56,9 @@ static void test_context(void **state)
              STR_NULL);
 
     (void)state;
-    assert_renders(c, "[]", NULL, NULL, "<s></s>truefalse");
+    assert_renders(c, "[]", NULL, NULL, "<s></s>TrueFalse");
     assert_renders(c, "[]", "[]", "{\"x\":5,\"add_generation_prompt\":false,\"bos_token\":\"B\"}",
-                   "B</s>falsetrue5");
+                   "B</s>FalseTrue5");
 }
 
 static void test_text_parts_are_joined(void **state)
@@ -79,7 +84,7 @@ static void test_media_parts_lose_their_data(void **state)
     assert_renders(c,
                    "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":"
                    "{\"url\":\"u\"}},{\"type\":\"text\",\"text\":\"b\"}]}]",
-                   NULL, NULL, "[{\"type\":\"image\"},{\"text\":\"b\",\"type\":\"text\"}]");
+                   NULL, NULL, "[{\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"b\"}]");
 }
 
 static void test_templates_that_want_parts(void **state)
@@ -112,7 +117,7 @@ static void test_tool_arguments_become_objects(void **state)
                    "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
                    "\"arguments\":\"{\\\"x\\\": 5}\"}}]}]",
                    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]",
-                   NULL, "5{\"properties\":{},\"type\":\"object\"}");
+                   NULL, "5{\"type\": \"object\", \"properties\": {}}");
 }
 
 static void test_named_templates(void **state)
@@ -133,12 +138,15 @@ static void test_named_templates(void **state)
     }
 }
 
-static void test_file_loses_its_newlines(void **state)
+static void test_newlines_of_a_file(void **state)
 {
-    AUTO(chat_free) struct chat *c = load(CONTENT, STR("a\n{{ 1 }}\nb\n"));
+    const struct str file = STR("a\n{{ 1 }}\nb\n");
+    AUTO(chat_free)
+    struct chat *old = load_as(TEMPLATE_DYNAMO_0_9, CONTENT, file), *c = load(CONTENT, file);
 
     (void)state;
-    assert_renders(c, "[]", NULL, NULL, "a1b");
+    assert_renders(old, "[]", NULL, NULL, "a1b");
+    assert_renders(c, "[]", NULL, NULL, "a\n1\nb");
 }
 
 static void test_errors(void **state)
@@ -153,8 +161,8 @@ static void test_errors(void **state)
     struct err e;
 
     (void)state;
-    assert_int_equal(chat_load(&unset, none, STR_NULL, &e), -ENOENT);
-    assert_int_equal(chat_load(&unset, bad, STR_NULL, &e), -EINVAL);
+    assert_int_equal(chat_load(&unset, none, STR_NULL, TEMPLATE_TRANSFORMERS, &e), -ENOENT);
+    assert_int_equal(chat_load(&unset, bad, STR_NULL, TEMPLATE_TRANSFORMERS, &e), -EINVAL);
     assert_null(unset);
     assert_int_equal(chat_render(c, &in, &out, &e), -EINVAL);
     in.messages = odd;
@@ -183,5 +191,5 @@ int main(void)
     return TEST_RUN(T(test_context), T(test_text_parts_are_joined),
                     T(test_media_parts_lose_their_data), T(test_templates_that_want_parts),
                     T(test_tool_arguments_become_objects), T(test_named_templates),
-                    T(test_file_loses_its_newlines), T(test_errors), T(test_example_model));
+                    T(test_newlines_of_a_file), T(test_errors), T(test_example_model));
 }

@@ -30,6 +30,21 @@ int decode_letter(uint32_t cp)
     return cp == 0x43 ? 0xad : -1;
 }
 
+static uint32_t letter_of(uint8_t byte)
+{
+    if (stands_for_itself(byte))
+        return byte;
+    if (byte <= 0x20)
+        return 0x100U + byte;
+    return byte == 0xad ? 0x143 : 0x121U + byte - 0x7f;
+}
+
+void decode_put_letters(struct str bytes, struct buf *out)
+{
+    for (size_t i = 0; i < bytes.len; i++)
+        utf8_append(out, letter_of((uint8_t)bytes.ptr[i]));
+}
+
 bool decode_letters(struct str spelling, struct buf *out)
 {
     size_t before = out->len;
@@ -57,20 +72,52 @@ struct loading {
     bool fused;
 };
 
+static int add_step(struct loading *l, enum decode_kind kind, const char *pattern,
+                    const char *content, struct err *e)
+{
+    struct decode *d = l->d;
+
+    if (l->joined)
+        return err_set(e, -ENOTSUP, "only Strip is supported after tokens are joined");
+    if (d->n_steps == DECODE_MAX_STEPS)
+        return err_set(e, -E2BIG, "more than %d steps", DECODE_MAX_STEPS);
+    if (strlen(content) > DECODE_MAX_CONTENT)
+        return err_set(e, -E2BIG, "content of more than %d bytes", DECODE_MAX_CONTENT);
+    d->steps[d->n_steps++] = (struct decode_step){kind, xstrdup(pattern), xstrdup(content), false};
+    return 0;
+}
+
+/* Lets the last step treat the first token of a text in its own way. */
+static void mark_first(struct decode *d, bool first)
+{
+    d->steps[d->n_steps - 1].first = first;
+    d->first_differs |= first;
+}
+
 static int load_replace(struct loading *l, const struct json *config, struct err *e)
 {
     const char *text = json_get_cstr(json_get(config, "pattern"), "String");
     const char *content = json_get_cstr(config, "content");
-    struct decode *d = l->d;
 
     if (!text || !*text || !content)
         return err_set(e, -ENOTSUP, "a pattern that is no String is not supported");
-    if (l->joined || *d->drop_first)
-        return err_set(e, -ENOTSUP, "Replace after tokens are joined is not supported");
-    if (d->n_replaces == DECODE_MAX_REPLACE)
-        return err_set(e, -E2BIG, "more than %d Replace steps", DECODE_MAX_REPLACE);
-    d->replaces[d->n_replaces++] = (struct decode_replace){xstrdup(text), xstrdup(content)};
-    return 0;
+    return add_step(l, DECODE_REPLACE, text, content, e);
+}
+
+static int load_wordpiece(struct loading *l, const struct json *config, struct err *e)
+{
+    const char *prefix = json_get_cstr(config, "prefix");
+    bool cleanup = true;
+    int r;
+
+    if (!prefix)
+        return err_set(e, -EINVAL, "prefix is missing");
+    (void)json_get_bool(config, "cleanup", &cleanup);
+    r = add_step(l, DECODE_WORDPIECE, prefix, "", e);
+    if (r < 0)
+        return r;
+    mark_first(l->d, true);
+    return cleanup ? add_step(l, DECODE_CLEANUP, "", "", e) : 0;
 }
 
 static int load_character(const struct json *config, const char *key, char ret[8], struct err *e)
@@ -102,28 +149,30 @@ static int load_strip(struct loading *l, const struct json *config, struct err *
 static int load_metaspace(struct loading *l, const struct json *config, struct err *e)
 {
     const char *scheme = json_get_cstr(config, "prepend_scheme");
-    struct decode *d = l->d;
     bool prefix_space = true;
     char mark[8];
     int r = load_character(config, "replacement", mark, e);
 
     if (r < 0)
         return r;
-    if (l->joined || d->n_replaces > 0)
-        return err_set(e, -ENOTSUP, "Metaspace is only supported as the first step");
     (void)json_get_bool(config, "add_prefix_space", &prefix_space);
-    if (scheme ? strcmp(scheme, "never") != 0 : prefix_space)
-        memcpy(d->drop_first, mark, sizeof(mark));
-    d->replaces[d->n_replaces++] = (struct decode_replace){xstrdup(mark), xstrdup(" ")};
-    return 0;
+    if (scheme)
+        prefix_space = strcmp(scheme, "never") != 0;
+    r = add_step(l, DECODE_METASPACE, mark, " ", e);
+    if (r == 0)
+        mark_first(l->d, prefix_space);
+    return r;
 }
 
 static int load_join(struct loading *l, enum decode_join join, struct err *e)
 {
     if (l->joined)
         return err_set(e, -ENOTSUP, "two steps that join tokens are not supported");
-    if (join == DECODE_BYTES && l->d->n_replaces > 0)
+    if (join == DECODE_BYTES && l->d->n_steps > 0)
         return err_set(e, -ENOTSUP, "ByteLevel is only supported as the first step");
+    for (size_t i = 0; i < l->d->n_steps; i++)
+        if (l->d->steps[i].kind == DECODE_WORDPIECE)
+            return err_set(e, -ENOTSUP, "ByteFallback after WordPiece is not supported");
     l->d->join = join;
     l->joined = true;
     l->fused = join == DECODE_BYTES;
@@ -143,6 +192,8 @@ static int load_any(struct loading *l, const struct json *config, int depth, str
         return load_strip(l, config, e);
     if (strcmp(type, "Metaspace") == 0)
         return load_metaspace(l, config, e);
+    if (strcmp(type, "WordPiece") == 0)
+        return load_wordpiece(l, config, e);
     if (strcmp(type, "ByteLevel") == 0)
         return load_join(l, DECODE_BYTES, e);
     if (strcmp(type, "ByteFallback") == 0)
@@ -151,7 +202,7 @@ static int load_any(struct loading *l, const struct json *config, int depth, str
         l->joined = l->fused = true;
         return 0;
     }
-    if (strcmp(type, "Sequence") != 0 || depth > DECODE_MAX_REPLACE)
+    if (strcmp(type, "Sequence") != 0 || depth > DECODE_MAX_STEPS)
         return err_set(e, -ENOTSUP, "type \"%s\" is not supported", type);
     JSON_FOREACH (child, json_get(config, "decoders")) {
         int r = load_any(l, child, depth + 1, e);
@@ -174,11 +225,20 @@ int decode_load(struct decode *d, const struct json *config, struct err *e)
     return load_any(&l, config, 0, e);
 }
 
+void decode_load_pieces(struct decode *d, enum decode_drop drop, bool has_bytes)
+{
+    d->join = DECODE_PIECES;
+    d->drop = drop;
+    d->has_bytes = has_bytes;
+    d->steps[d->n_steps++] = (struct decode_step){
+        .kind = DECODE_REPLACE, .pattern = xstrdup(DECODE_MARK), .content = xstrdup(" ")};
+}
+
 void decode_done(struct decode *d)
 {
-    for (size_t i = 0; i < d->n_replaces; i++) {
-        free(d->replaces[i].pattern);
-        free(d->replaces[i].content);
+    for (size_t i = 0; i < d->n_steps; i++) {
+        free(d->steps[i].pattern);
+        free(d->steps[i].content);
     }
     free(d->entries);
     buf_done(&d->text);
@@ -187,40 +247,92 @@ void decode_done(struct decode *d)
 
 /* --- table ------------------------------------------------------------------------------------ */
 
-/* Appends @text with every @r->pattern replaced. */
-static void put_replaced(struct buf *out, struct str text, const struct decode_replace *r)
+/* Appends @text with every @pattern replaced. */
+static void put_replaced(struct buf *out, struct str text, struct str pattern, struct str content)
 {
-    struct str pattern = str_from(r->pattern);
-
     while (text.len > 0) {
         const char *hit = memmem(text.ptr, text.len, pattern.ptr, pattern.len);
         size_t n = hit ? (size_t)(hit - text.ptr) : text.len;
 
         buf_put(out, text.ptr, n);
         if (hit)
-            buf_put_cstr(out, r->content);
+            buf_put_str(out, content);
         text = str_skip(text, n + (hit ? pattern.len : 0));
     }
 }
 
-static void put_text(struct decode *d, struct str spelling)
+/* Blanks that English does not write, in this order (transformers' clean_up_tokenization). */
+static void put_clean(struct buf *out, struct str text)
+{
+    static const char *const rules[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    AUTO(buf_done) struct buf now = BUF_NULL;
+
+    buf_put_str(&now, text);
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
+        struct buf next = BUF_NULL;
+
+        put_replaced(&next, buf_str(&now), str_from(rules[i][0]), str_from(rules[i][1]));
+        buf_done(&now);
+        now = next;
+    }
+    buf_put_str(out, buf_str(&now));
+}
+
+static void put_wordpiece(struct buf *out, struct str text, struct str prefix, bool first)
+{
+    if (!first && str_starts(text, prefix))
+        text = str_skip(text, prefix.len);
+    else if (!first)
+        buf_put_char(out, ' ');
+    buf_put_str(out, text);
+}
+
+static void run_step(const struct decode_step *step, struct str text, bool first, struct buf *out)
+{
+    struct str pattern = str_from(step->pattern), content = str_from(step->content);
+
+    switch (step->kind) {
+    case DECODE_REPLACE:
+        put_replaced(out, text, pattern, content);
+        break;
+    case DECODE_METASPACE:
+        put_replaced(out, text, pattern, first && step->first ? STR("") : content);
+        break;
+    case DECODE_WORDPIECE:
+        put_wordpiece(out, text, pattern, first);
+        break;
+    case DECODE_CLEANUP:
+        put_clean(out, text);
+        break;
+    }
+}
+
+static int put_text(const struct decode *d, struct str spelling, bool first, struct buf *out)
 {
     struct buf now = BUF_NULL, next = BUF_NULL;
+    bool fits = true;
 
-    if (d->join == DECODE_BYTES && decode_letters(spelling, &d->text))
-        return;
+    if (d->join == DECODE_BYTES && decode_letters(spelling, out))
+        return 0;
     buf_put_str(&now, spelling);
-    for (size_t i = 0; i < d->n_replaces; i++) {
+    for (size_t i = 0; fits && i < d->n_steps; i++) {
         struct buf old = now;
 
-        put_replaced(&next, buf_str(&now), &d->replaces[i]);
+        run_step(&d->steps[i], buf_str(&now), first, &next);
         now = next;
         next = old;
         buf_clear(&next);
+        fits = now.len <= DECODE_MAX_TOKEN;
     }
-    buf_put_str(&d->text, buf_str(&now));
+    if (fits)
+        buf_put_str(out, buf_str(&now));
     buf_done(&now);
     buf_done(&next);
+    return fits ? 0 : -E2BIG;
 }
 
 /* "<0x0A>" is 10; -1 for anything else. */
@@ -240,16 +352,24 @@ void decode_size(struct decode *d, uint32_t limit)
     d->limit = limit;
 }
 
-void decode_add(struct decode *d, uint32_t id, struct str spelling)
+int decode_add(struct decode *d, uint32_t id, struct str spelling)
 {
     struct decode_entry *entry = &d->entries[id];
     struct str text;
 
     entry->start = (uint32_t)d->text.len;
     (void)buf_reserve(&d->text, 1);
-    put_text(d, spelling);
+    if (put_text(d, spelling, false, &d->text) < 0 || d->text.len > DECODE_MAX_TEXT)
+        return -E2BIG;
     entry->len = (uint32_t)d->text.len - entry->start;
     text = decode_text(d, id);
-    entry->byte = d->join == DECODE_FALLBACK ? parse_byte(text) : -1;
+    entry->byte = d->join == DECODE_FALLBACK || d->has_bytes ? parse_byte(text) : -1;
+    entry->mark = str_starts(spelling, STR(DECODE_MARK));
     entry->whole = str_is_utf8(text);
+    return 0;
+}
+
+void decode_put_first(const struct decode *d, struct str spelling, struct buf *out)
+{
+    (void)put_text(d, spelling, true, out); /* never longer than elsewhere, which did fit */
 }

@@ -21,6 +21,8 @@ void detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *prom
         from--;
     *d = (struct detok){.skip_special = skip_special};
     tokenizer_join_init(&d->join, t);
+    if (from > 0)
+        tokenizer_join_resume(&d->join);
     for (; from < n; from++)
         tokenizer_join_push(&d->join, prompt[from], skip_special);
     mark(d);
@@ -38,6 +40,7 @@ void detok_done(struct detok *d)
 static void restart(struct detok *d)
 {
     tokenizer_join_reset(&d->join);
+    tokenizer_join_resume(&d->join);
     for (size_t i = 0; i < d->pending.len; i++)
         tokenizer_join_push(&d->join, d->pending.ptr[i], d->skip_special);
     d->pending.len = 0;

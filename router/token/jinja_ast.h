@@ -58,19 +58,24 @@ enum jinja_node_kind {
     JINJA_AND,
     JINJA_OR,
     JINJA_NOT,
-    JINJA_NEGATE,
+    JINJA_SIGN,   /* op a: ADD or SUB */
     JINJA_CHOICE, /* a if b else c; c may be NULL */
     JINJA_LIST,   /* [kids] */
+    JINJA_TUPLE,  /* (kids) */
+    JINJA_SPREAD, /* *a or, with op POW, **a among arguments */
+    JINJA_CALLER, /* macro a, as an argument of the macro that is called */
     JINJA_DICT,   /* kids: key, value, key, value ... */
     /* statements */
     JINJA_BODY,         /* kids in order */
     JINJA_PRINT_TEXT,   /* name */
     JINJA_PRINT,        /* a */
     JINJA_IF,           /* if a then b else c; c may be NULL */
-    JINJA_FOR,          /* for kids in a if b: c, else d */
+    JINJA_FOR,          /* for kids in a if b: c, else d; i: recursive */
     JINJA_SET,          /* kids = a */
     JINJA_SET_BLOCK,    /* kids[0] = text of a */
-    JINJA_MACRO,        /* name(names = kids...): a; kids are defaults, NULL when there is none */
+    JINJA_MACRO,        /* name(names = kids...): a; kids are defaults, NULL when there is none;
+                           i: which special names it uses, enum jinja_special_name */
+    JINJA_SCOPE,        /* a in a frame of its own; i: which does not see loops around */
     JINJA_FILTER_BLOCK, /* a: a filter over the text of b, which it finds as its input */
     JINJA_WITH,         /* kids: set statements; a: body */
     JINJA_CAPTURED,     /* the text of the filter block around */
@@ -105,6 +110,9 @@ enum jinja_constant {
     JINJA_C_FLOAT,
     JINJA_C_STR
 };
+
+/* Names that a macro is given when it uses them. */
+enum jinja_special_name { JINJA_CALLER_NAME = 1, JINJA_VARARGS_NAME = 2, JINJA_KWARGS_NAME = 4 };
 
 struct jinja_builtin; /* a filter or test, found at parse time */
 

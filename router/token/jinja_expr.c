@@ -176,20 +176,30 @@ static struct jinja_node *parse_name(struct jinja_parser *p)
         {"true", JINJA_C_TRUE},   {"True", JINJA_C_TRUE}, {"false", JINJA_C_FALSE},
         {"False", JINJA_C_FALSE}, {"none", JINJA_C_NONE}, {"None", JINJA_C_NONE},
     };
+    static const struct {
+        const char *name;
+        int64_t bit;
+    } specials[] = {{"caller", JINJA_CALLER_NAME},
+                    {"varargs", JINJA_VARARGS_NAME},
+                    {"kwargs", JINJA_KWARGS_NAME}};
     struct jinja_node *n;
 
     for (size_t i = 0; i < ARRAY_LEN(constants); i++)
         if (jinja_at_word(p, constants[i].name))
             return constant(p, constants[i].constant);
+    for (size_t i = 0; i < ARRAY_LEN(specials); i++)
+        if (jinja_at_word(p, specials[i].name))
+            p->specials |= specials[i].bit;
     n = jinja_parse_node(p, JINJA_VAR);
     n->name = p->at->text;
     jinja_advance(p);
     return n;
 }
 
-static struct jinja_node *parse_list(struct jinja_parser *p, const char *end)
+struct jinja_node *jinja_parse_items(struct jinja_parser *p, enum jinja_node_kind kind,
+                                     const char *end)
 {
-    struct jinja_node *n = jinja_parse_node(p, JINJA_LIST);
+    struct jinja_node *n = jinja_parse_node(p, kind);
 
     while (p->r == 0 && !jinja_at_op(p, end)) {
         jinja_add_kid(p, n, jinja_parse_expr(p), STR_NULL);
@@ -215,19 +225,19 @@ static struct jinja_node *parse_dict(struct jinja_parser *p)
     return n;
 }
 
-/* "(" was taken: one expression, or with a comma a tuple, which is a list to us. */
+/* "(" was taken: one expression, or with a comma a tuple. */
 static struct jinja_node *parse_parens(struct jinja_parser *p)
 {
     struct jinja_node *first, *n;
 
     if (jinja_at_op(p, ")"))
-        return parse_list(p, ")");
+        return jinja_parse_items(p, JINJA_TUPLE, ")");
     first = jinja_parse_expr(p);
     if (!jinja_at_op(p, ",")) {
         jinja_need_op(p, ")");
         return first;
     }
-    n = jinja_parse_node(p, JINJA_LIST);
+    n = jinja_parse_node(p, JINJA_TUPLE);
     jinja_add_kid(p, n, first, STR_NULL);
     while (jinja_take_op(p, ",") && !jinja_at_op(p, ")"))
         jinja_add_kid(p, n, jinja_parse_expr(p), STR_NULL);
@@ -250,7 +260,7 @@ static struct jinja_node *parse_primary(struct jinja_parser *p)
         break;
     }
     if (jinja_take_op(p, "["))
-        return parse_list(p, "]");
+        return jinja_parse_items(p, JINJA_LIST, "]");
     if (jinja_take_op(p, "{"))
         return parse_dict(p);
     if (jinja_take_op(p, "("))
@@ -260,20 +270,43 @@ static struct jinja_node *parse_primary(struct jinja_parser *p)
     return jinja_parse_node(p, JINJA_LIST);
 }
 
-/* "(" was taken. */
+/* "*" or "**" was taken. */
+static struct jinja_node *parse_spread(struct jinja_parser *p, enum jinja_op op)
+{
+    struct jinja_node *n = jinja_parse_node(p, JINJA_SPREAD);
+
+    n->op = op;
+    n->a = jinja_parse_expr(p);
+    return n;
+}
+
+static struct jinja_node *parse_argument(struct jinja_parser *p, struct str *ret_name)
+{
+    if (jinja_take_op(p, "**"))
+        return parse_spread(p, JINJA_POW);
+    if (jinja_take_op(p, "*"))
+        return parse_spread(p, JINJA_MUL);
+    if (p->at->kind == JINJA_NAME && p->at < p->end && p->at[1].kind == JINJA_OP &&
+        str_is(p->at[1].text, "=")) {
+        *ret_name = jinja_need_name(p);
+        jinja_advance(p);
+    }
+    return jinja_parse_expr(p);
+}
+
+/* "(" was taken. Positional ones come before the others. */
 static void parse_args(struct jinja_parser *p, struct jinja_node *n)
 {
+    bool named = false;
+
     while (p->r == 0 && !jinja_at_op(p, ")")) {
         struct str name = STR_NULL;
+        struct jinja_node *arg = parse_argument(p, &name);
 
-        if (jinja_at_op(p, "*") || jinja_at_op(p, "**"))
-            jinja_parse_fail(p, -ENOTSUP, "unpacked arguments are not supported", STR_NULL);
-        if (p->at->kind == JINJA_NAME && p->at < p->end && p->at[1].kind == JINJA_OP &&
-            str_is(p->at[1].text, "=")) {
-            name = jinja_need_name(p);
-            jinja_advance(p);
-        }
-        jinja_add_kid(p, n, jinja_parse_expr(p), name);
+        if (named && name.len == 0 && arg->kind != JINJA_SPREAD)
+            jinja_parse_fail(p, -EINVAL, "a positional argument behind a named one", STR_NULL);
+        named |= name.len > 0;
+        jinja_add_kid(p, n, arg, name);
         if (!jinja_take_op(p, ","))
             break;
     }
@@ -356,7 +389,7 @@ struct jinja_node *jinja_parse_filter(struct jinja_parser *p, struct jinja_node 
 /* Whether the next token can be the single bare argument of a test. */
 static bool starts_argument(const struct jinja_parser *p)
 {
-    static const char *const others[] = {"and", "or", "is", "if", "else", "not", "in"};
+    static const char *const others[] = {"and", "or", "else"}; /* as the original: not "if" */
 
     if (p->at->kind == JINJA_STR || p->at->kind == JINJA_INT || p->at->kind == JINJA_FLOAT)
         return true;
@@ -381,6 +414,8 @@ static struct jinja_node *parse_test(struct jinja_parser *p, struct jinja_node *
         jinja_parse_fail(p, -ENOTSUP, "unsupported test", n->name);
     if (jinja_take_op(p, "("))
         parse_args(p, n);
+    else if (jinja_at_word(p, "is"))
+        jinja_parse_fail(p, -EINVAL, "tests cannot be chained with is", STR_NULL);
     else if (starts_argument(p))
         jinja_add_kid(p, n, parse_postfix(p, parse_primary(p)), STR_NULL);
     return negated ? jinja_parse_node2(p, JINJA_NOT, n, NULL) : n;
@@ -409,12 +444,14 @@ static struct jinja_node *parse_unary(struct jinja_parser *p, bool with_filter)
         jinja_leave(p);
         return jinja_parse_node(p, JINJA_LIST);
     }
-    if (jinja_take_op(p, "-"))
-        n = jinja_parse_node2(p, JINJA_NEGATE, parse_unary(p, false), NULL);
-    else if (jinja_take_op(p, "+"))
-        n = parse_unary(p, false);
-    else
+    if (jinja_at_op(p, "-") || jinja_at_op(p, "+")) {
+        n = jinja_parse_node(p, JINJA_SIGN);
+        n->op = jinja_at_op(p, "-") ? JINJA_SUB : JINJA_ADD;
+        jinja_advance(p);
+        n->a = parse_unary(p, false);
+    } else {
         n = parse_primary(p);
+    }
     n = parse_postfix(p, n);
     if (with_filter)
         n = parse_filters(p, n);

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filters: x | name(arguments).
+ * Filters of strings and numbers: x | name(arguments).
  */
-#include "router/token/jinja_builtin.h"
+#include "router/token/jinja_filter.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "router/token/jinja_text.h"
 #include "router/token/utf8.h"
-
-#define FILTER(name)                                                                               \
-    static struct jinja_value name(struct jinja_run *run, struct jinja_value in,                   \
-                                   const struct jinja_args *args)
 
 /* --- strings ---------------------------------------------------------------------------------- */
 
 FILTER(filter_trim)
 {
-    struct str chars = jinja_arg_str(run, args, 0, "chars", STR_NULL);
+    struct str chars = jinja_arg_str(run, args, 0, STR_NULL);
 
     return jinja_str(jinja_strip(jinja_text(run, in), chars, true, true));
 }
@@ -43,16 +41,16 @@ FILTER(filter_capitalize)
 FILTER(filter_title)
 {
     (void)args;
-    return jinja_change_case(run, jinja_text(run, in), JINJA_TITLE);
+    return jinja_change_case(run, jinja_text(run, in), JINJA_TITLE_FILTER);
 }
 
 FILTER(filter_replace)
 {
-    struct str from = jinja_arg_str(run, args, 0, "old", STR(""));
-    struct str to = jinja_arg_str(run, args, 1, "new", STR(""));
+    struct str from = jinja_text(run, jinja_arg(args, 0)), to = jinja_text(run, jinja_arg(args, 1));
+    bool all = jinja_arg(args, 2).kind == JINJA_V_NONE;
 
     return jinja_replace(run, jinja_text(run, in), from, to,
-                         jinja_arg_int(run, args, 2, "count", -1));
+                         all ? -1 : jinja_arg_int(run, args, 2, -1));
 }
 
 FILTER(filter_string)
@@ -86,71 +84,219 @@ FILTER(filter_escape)
     return jinja_str_from_buf(run, &out);
 }
 
+/* Spaces by number, or what is given as a text. */
+static struct str indentation(struct jinja_run *run, struct jinja_value width, int64_t usual,
+                              struct buf *room)
+{
+    int64_t n = usual;
+
+    if (width.kind == JINJA_V_STR)
+        return width.s;
+    if (width.kind != JINJA_V_UNDEFINED && !jinja_as_int(width, &n))
+        (void)jinja_fail(run, "indent: expected a number or a string");
+    if (n > 256)
+        (void)jinja_fail(run, "indent: more than 256");
+    for (int64_t i = 0; i < n && run->r == 0; i++)
+        buf_put_char(room, ' ');
+    return buf_str(room);
+}
+
 FILTER(filter_indent)
 {
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    struct str rest = jinja_text(run, in), line;
-    int64_t width = jinja_arg_int(run, args, 0, "width", 4);
-    bool first = jinja_truth(jinja_arg(args, 1, "first"));
-    bool blank = jinja_truth(jinja_arg(args, 2, "blank")), more = true;
+    AUTO(buf_done) struct buf out = BUF_NULL, room = BUF_NULL;
+    bool first = jinja_truth(jinja_arg(args, 1)), blank = jinja_truth(jinja_arg(args, 2));
+    struct str with = indentation(run, jinja_arg(args, 0), 4, &room), rest;
 
-    if (width < 0 || width > 256)
-        return jinja_fail(run, "indent: width out of range");
-    for (bool start = true; more && jinja_spend(run, 1); start = false) {
-        more = str_cut(&rest, '\n', &line);
-        for (int64_t i = 0; i < width && (start ? first : blank || line.len > 0); i++)
-            buf_put_char(&out, ' ');
-        buf_put_str(&out, line);
-        if (more)
-            buf_put_char(&out, '\n');
+    if (in.kind != JINJA_V_STR)
+        return jinja_fail(run, "indent: %s is no string", jinja_kind_name(in));
+    rest = in.s;
+    if (first)
+        buf_put_str(&out, with);
+    while (jinja_spend(run, 1)) {
+        size_t n = 0, end = 0;
+
+        while (n < rest.len && (end = jinja_line_end(str_skip(rest, n))) == 0)
+            n += utf8_len(rest.ptr[n]);
+        buf_put(&out, rest.ptr, n);
+        if (end == 0)
+            break;
+        rest = str_skip(rest, n + end);
+        buf_put_char(&out, '\n');
+        n = rest.len ? jinja_line_end(rest) : 1;
+        if (blank || (n == 0 && rest.len > 0))
+            buf_put_str(&out, with);
     }
+    return jinja_str_from_buf(run, &out);
+}
+
+/* The reference of 0.9.0: compact, sorted and safe in HTML, indent first. */
+static struct jinja_value old_tojson(struct jinja_run *run, struct jinja_value in,
+                                     const struct jinja_args *args)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL, room = BUF_NULL;
+    struct jinja_json_style style = {
+        .comma = STR(","), .colon = STR(":"), .sorted = true, .html = true};
+    const struct jinja_value *by_name = jinja_named_arg(args, "indent");
+    struct jinja_value indent = by_name ? *by_name : jinja_arg(args, 0);
+    int64_t n;
+
+    if (jinja_as_int(indent, &n) && n >= 0) {
+        style.indent = indentation(run, jinja_int(MIN(n, INT64_C(16))), 0, &room);
+        style.colon = STR(": ");
+        if (!style.indent.ptr)
+            style.indent = STR("");
+    }
+    jinja_print_json(run, in, &style, &out);
+    return jinja_str_from_buf(run, &out);
+}
+
+/* As `transformers` defines it: json.dumps() without escaping what is not ASCII. */
+static struct jinja_value json_dumps(struct jinja_run *run, struct jinja_value in,
+                                     const struct jinja_args *args)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL, room = BUF_NULL;
+    struct jinja_value indent = jinja_arg(args, 1), between = jinja_arg(args, 2);
+    struct jinja_json_style style = {.comma = STR(", "),
+                                     .colon = STR(": "),
+                                     .ascii = jinja_truth(jinja_arg(args, 0)),
+                                     .sorted = jinja_truth(jinja_arg(args, 3))};
+
+    if (indent.kind != JINJA_V_UNDEFINED && indent.kind != JINJA_V_NONE) {
+        style.indent = indentation(run, indent, 0, &room);
+        style.comma = STR(",");
+        if (!style.indent.ptr)
+            style.indent = STR("");
+    }
+    if (between.kind != JINJA_V_UNDEFINED && between.kind != JINJA_V_NONE) {
+        if (between.kind != JINJA_V_LIST || between.list->n != 2 ||
+            between.list->items[0].kind != JINJA_V_STR ||
+            between.list->items[1].kind != JINJA_V_STR)
+            return jinja_fail(run, "tojson: separators must be two strings");
+        style.comma = between.list->items[0].s;
+        style.colon = between.list->items[1].s;
+    }
+    jinja_print_json(run, in, &style, &out);
     return jinja_str_from_buf(run, &out);
 }
 
 FILTER(filter_tojson)
 {
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    int64_t indent = jinja_arg_int(run, args, 0, "indent", -1);
+    static const struct jinja_builtin dumps = {"tojson", json_dumps,
+                                               "ensure_ascii indent separators sort_keys"};
 
-    jinja_print_json(run, in, indent < 0 ? -1 : (int)MIN(indent, (int64_t)16), &out);
-    return jinja_str_from_buf(run, &out);
+    return run->old_prints ? old_tojson(run, in, args) : jinja_invoke(run, &dumps, in, args);
+}
+
+FILTER(filter_center)
+{
+    struct jinja_args width = {.values = (struct jinja_value[]){jinja_int(80)}, .n = 1};
+
+    if (jinja_has_arg(args, 0))
+        width.values[0] = jinja_arg(args, 0);
+    return jinja_invoke(run, jinja_find_str_method(STR("center")), jinja_str(jinja_text(run, in)),
+                        &width);
+}
+
+FILTER(filter_format)
+{
+    struct jinja_value values = jinja_list_of(run, JINJA_LIST_TUPLE), map = jinja_map_new(run);
+
+    for (size_t i = 0; i < args->n; i++)
+        if (args->names && args->names[i].len)
+            jinja_map_set(run, map, jinja_str(args->names[i]), args->values[i]);
+        else
+            jinja_list_push(run, values, args->values[i]);
+    if (map.map->n && values.list->n)
+        return jinja_fail(run, "format: arguments by name and by position");
+    return jinja_percent(run, jinja_text(run, in), map.map->n ? map : values);
 }
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
+/* Python's float(text) within what JSON could write, and its words for what is not finite. */
+static bool parse_float(struct str s, double *ret)
+{
+    char text[64];
+    char *end;
+    size_t n = 0;
+
+    s = jinja_strip(s, STR_NULL, true, true);
+    for (size_t i = 0; i < s.len && n < sizeof(text) - 1; i++) {
+        if (s.ptr[i] == '_' && i > 0 && i + 1 < s.len && jinja_is_digit((uint8_t)s.ptr[i - 1]) &&
+            jinja_is_digit((uint8_t)s.ptr[i + 1]))
+            continue;
+        text[n++] = s.ptr[i];
+    }
+    text[n] = '\0';
+    if (n == 0 || strpbrk(text, "xXpP(_") || n == sizeof(text) - 1)
+        return false;
+    *ret = strtod(text, &end);
+    return *end == '\0' && !jinja_is_space((uint8_t)text[0]);
+}
+
+/* Digits in a base, with a sign, as int(text, base) reads them. */
+static bool parse_int(struct str s, int64_t base, int64_t *ret)
+{
+    char text[80];
+    struct str digits;
+    size_t n = 0;
+    bool minus;
+    uint64_t v;
+
+    s = jinja_strip(s, STR_NULL, true, true);
+    minus = str_starts(s, STR("-"));
+    s = str_skip(s, minus || str_starts(s, STR("+")));
+    for (size_t i = 0; i < s.len && n < sizeof(text); i++)
+        if (s.ptr[i] != '_' || i == 0 || i + 1 == s.len || s.ptr[i + 1] == '_')
+            text[n++] = s.ptr[i];
+    digits = str_slice(text, n);
+    if (base == 16 && (str_starts(digits, STR("0x")) || str_starts(digits, STR("0X"))))
+        digits = str_skip(digits, 2);
+    if (n == sizeof(text) || base < 2 || base > 16 || !str_parse_base(digits, (unsigned)base, &v) ||
+        v > INT64_MAX)
+        return false;
+    *ret = minus ? -(int64_t)v : (int64_t)v;
+    return true;
+}
+
+static struct jinja_value float_to_int(struct jinja_run *run, double f, struct jinja_value fallback)
+{
+    if (isnan(f))
+        return fallback;
+    if (!(f > -9.2e18 && f < 9.2e18))
+        return isinf(f) ? fallback : jinja_fail(run, "number out of range");
+    return jinja_int((int64_t)f);
+}
+
 FILTER(filter_int)
 {
-    int64_t i = jinja_arg_int(run, args, 0, "default", 0);
+    struct jinja_value fallback = jinja_has_arg(args, 0) ? jinja_arg(args, 0) : jinja_int(0);
+    int64_t base = jinja_arg_int(run, args, 1, 10), i;
     double f;
 
+    if (in.kind == JINJA_V_UNDEFINED)
+        return jinja_fail(run, "int of undefined");
     if (jinja_as_int(in, &i))
         return jinja_int(i);
-    if (in.kind == JINJA_V_STR) {
-        struct str s = str_trim(in.s);
-
-        if (str_starts(s, STR("+")))
-            s = str_skip(s, 1);
-        if (str_parse_i64(s, &i) || !str_parse_f64(s, &f))
-            return jinja_int(i);
-    } else if (in.kind == JINJA_V_FLOAT) {
-        f = in.f;
-    } else {
+    if (in.kind == JINJA_V_FLOAT)
+        return float_to_int(run, in.f, fallback);
+    if (in.kind != JINJA_V_STR)
+        return fallback;
+    if (parse_int(in.s, base, &i))
         return jinja_int(i);
-    }
-    return jinja_int(f > -9.2e18 && f < 9.2e18 ? (int64_t)f : i);
+    return parse_float(in.s, &f) ? float_to_int(run, f, fallback) : fallback;
 }
 
 FILTER(filter_float)
 {
-    struct jinja_value fallback = jinja_arg(args, 0, "default");
-    double f = jinja_is_number(fallback) ? jinja_as_float(fallback) : 0;
+    struct jinja_value fallback = jinja_has_arg(args, 0) ? jinja_arg(args, 0) : jinja_float(0);
+    double f;
 
-    (void)run;
+    if (in.kind == JINJA_V_UNDEFINED)
+        return jinja_fail(run, "float of undefined");
     if (jinja_is_number(in))
         return jinja_float(jinja_as_float(in));
-    if (in.kind == JINJA_V_STR)
-        (void)!str_parse_f64(str_trim(in.s), &f);
-    return jinja_float(f);
+    return in.kind == JINJA_V_STR && parse_float(in.s, &f) ? jinja_float(f) : fallback;
 }
 
 FILTER(filter_abs)
@@ -160,379 +306,88 @@ FILTER(filter_abs)
         return jinja_fail(run, "abs: %s is no number", jinja_kind_name(in));
     if (in.kind == JINJA_V_FLOAT)
         return jinja_float(fabs(in.f));
-    if (jinja_compare(run, in, jinja_int(0)) < 0)
-        return jinja_calculate(run, JINJA_SUB, jinja_int(0), in);
-    return in;
+    return jinja_calculate(run, jinja_compare(run, in, jinja_int(0)) < 0 ? JINJA_SUB : JINJA_ADD,
+                           jinja_int(0), in);
+}
+
+/* Half to even, of the number that the digits stand for: as Python's round(). */
+static double round_to(double f, int64_t digits)
+{
+    char text[400];
+    double scale;
+
+    if (digits >= 0) {
+        (void)snprintf(text, sizeof(text), "%.*f", (int)digits, f);
+        return strtod(text, NULL);
+    }
+    scale = pow(10, (double)-digits);
+    return rint(f / scale) * scale;
 }
 
 FILTER(filter_round)
 {
-    int64_t precision = jinja_arg_int(run, args, 0, "precision", 0);
-    struct str method = jinja_arg_str(run, args, 1, "method", STR("common"));
-    double scale = pow(10, (double)precision), f;
+    int64_t precision = jinja_arg_int(run, args, 0, 0), i;
+    struct str method = jinja_arg_str(run, args, 1, STR("common"));
+    double scale = pow(10, (double)precision);
 
-    if (!jinja_is_number(in) || precision < -300 || precision > 300)
+    if (!jinja_is_number(in) || precision < -18 || precision > 64)
         return jinja_fail(run, "round: %s", jinja_kind_name(in));
-    f = jinja_as_float(in) * scale;
-    f = str_is(method, "ceil") ? ceil(f) : str_is(method, "floor") ? floor(f) : rint(f);
-    return jinja_float(f / scale);
+    if (str_is(method, "ceil"))
+        return jinja_float((ceil(jinja_as_float(in) * scale) + 0.0) / scale);
+    if (str_is(method, "floor"))
+        return jinja_float((floor(jinja_as_float(in) * scale) + 0.0) / scale);
+    if (!str_is(method, "common"))
+        return jinja_fail(run, "round: no such method");
+    if (jinja_as_int(in, &i))
+        return jinja_int(precision >= 0 ? i : (int64_t)round_to((double)i, precision));
+    return isfinite(in.f) ? jinja_float(round_to(in.f, precision)) : in;
 }
 
-/* --- lists and mappings ----------------------------------------------------------------------- */
-
-FILTER(filter_length)
-{
-    int64_t n = jinja_length(in);
-
-    (void)args;
-    if (in.kind == JINJA_V_UNDEFINED || in.kind == JINJA_V_NONE)
-        return jinja_int(0); /* the reference is that lenient */
-    return n < 0 ? jinja_fail(run, "%s has no length", jinja_kind_name(in)) : jinja_int(n);
-}
+/* --- any value -------------------------------------------------------------------------------- */
 
 FILTER(filter_default)
 {
-    bool falsy_too = jinja_truth(jinja_arg(args, 1, "boolean"));
+    bool falsy_too = jinja_truth(jinja_arg(args, 1));
 
     (void)run;
     if (in.kind == JINJA_V_UNDEFINED || (falsy_too && !jinja_truth(in)))
-        return jinja_has_arg(args, 0, "default_value") ? jinja_arg(args, 0, "default_value")
-                                                       : jinja_str(STR(""));
+        return jinja_has_arg(args, 0) ? jinja_arg(args, 0) : jinja_str(STR(""));
     return in;
 }
 
-FILTER(filter_first)
+FILTER(filter_attr)
 {
-    struct jinja_value list = jinja_iterate(run, in);
-
-    (void)args;
-    return list.list->n ? list.list->items[0] : jinja_undefined();
+    return jinja_attribute(run, in, jinja_text(run, jinja_arg(args, 0)));
 }
-
-FILTER(filter_last)
-{
-    struct jinja_value list = jinja_iterate(run, in);
-
-    (void)args;
-    return list.list->n ? list.list->items[list.list->n - 1] : jinja_undefined();
-}
-
-FILTER(filter_list)
-{
-    (void)args;
-    return jinja_iterate(run, in);
-}
-
-FILTER(filter_items)
-{
-    (void)args;
-    return in.kind == JINJA_V_UNDEFINED ? jinja_list_new(run) : jinja_items(run, in);
-}
-
-FILTER(filter_reverse)
-{
-    struct jinja_value bounds[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
-
-    (void)args;
-    return jinja_slice(run, in.kind == JINJA_V_STR ? in : jinja_iterate(run, in), bounds);
-}
-
-/* "a.b.0" from @v; @path may also be a number. */
-static struct jinja_value follow(struct jinja_run *run, struct jinja_value v,
-                                 struct jinja_value path)
-{
-    struct str rest, part;
-    bool more = true;
-    int64_t i;
-
-    if (path.kind != JINJA_V_STR)
-        return jinja_item(run, v, path);
-    rest = path.s;
-    while (more && run->r == 0) {
-        more = str_cut(&rest, '.', &part);
-        v = str_parse_i64(part, &i) ? jinja_item(run, v, jinja_int(i))
-                                    : jinja_attribute(run, v, part);
-    }
-    return v;
-}
-
-FILTER(filter_join)
-{
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    struct jinja_value list = jinja_iterate(run, in);
-    struct str between = jinja_arg_str(run, args, 0, "d", STR(""));
-    struct jinja_value path = jinja_arg(args, 1, "attribute");
-
-    for (size_t i = 0; i < list.list->n && jinja_spend(run, 1 + between.len / 16); i++) {
-        struct jinja_value v = list.list->items[i];
-
-        if (i > 0)
-            buf_put_str(&out, between);
-        jinja_print(run, path.kind == JINJA_V_UNDEFINED ? v : follow(run, v, path), &out);
-    }
-    return jinja_str_from_buf(run, &out);
-}
-
-/* Arguments behind the first @n, for the filter or test that the first one names. */
-static struct jinja_args skip_args(const struct jinja_args *args, size_t n)
-{
-    struct jinja_args rest = *args;
-
-    n = MIN(n, args->n);
-    rest.values += n;
-    rest.n -= n;
-    if (rest.names)
-        rest.names += n;
-    return rest;
-}
-
-FILTER(filter_map)
-{
-    struct jinja_value list = jinja_iterate(run, in), out = jinja_list_new(run);
-    struct jinja_value path = jinja_arg(args, SIZE_MAX, "attribute");
-    struct jinja_value fallback = jinja_arg(args, SIZE_MAX, "default");
-    struct jinja_args rest = skip_args(args, 1);
-    const struct jinja_builtin *filter = NULL;
-
-    if (path.kind == JINJA_V_UNDEFINED) {
-        struct str name = jinja_arg_str(run, args, 0, NULL, STR(""));
-
-        filter = jinja_find_filter(name);
-        if (!filter)
-            return jinja_fail(run, "map: unsupported filter \"%.*s\"", STR_ARG(str_head(name, 64)));
-    }
-    for (size_t i = 0; i < list.list->n && jinja_spend(run, 1); i++) {
-        struct jinja_value v = list.list->items[i];
-
-        v = filter ? filter->call(run, v, &rest) : follow(run, v, path);
-        jinja_list_push(run, out, v.kind == JINJA_V_UNDEFINED && !filter ? fallback : v);
-    }
-    return out;
-}
-
-/* select, reject, selectattr, rejectattr: @attribute when the first argument is a path. */
-static struct jinja_value pick(struct jinja_run *run, struct jinja_value in,
-                               const struct jinja_args *args, bool attribute, bool wanted)
-{
-    struct jinja_value list = jinja_iterate(run, in), out = jinja_list_new(run);
-    struct jinja_value path = jinja_arg(args, 0, NULL);
-    size_t at = attribute ? 1 : 0;
-    struct str name = jinja_arg_str(run, args, at, NULL, STR_NULL);
-    const struct jinja_builtin *test = name.ptr ? jinja_find_test(name) : NULL;
-    struct jinja_args rest = skip_args(args, at + 1);
-
-    if (name.ptr && !test)
-        return jinja_fail(run, "unsupported test \"%.*s\"", STR_ARG(str_head(name, 64)));
-    for (size_t i = 0; i < list.list->n && jinja_spend(run, 1); i++) {
-        struct jinja_value item = list.list->items[i];
-        struct jinja_value v = attribute ? follow(run, item, path) : item;
-
-        if (jinja_truth(test ? test->call(run, v, &rest) : v) == wanted)
-            jinja_list_push(run, out, item);
-    }
-    return out;
-}
-
-FILTER(filter_select)
-{
-    return pick(run, in, args, false, true);
-}
-
-FILTER(filter_reject)
-{
-    return pick(run, in, args, false, false);
-}
-
-FILTER(filter_selectattr)
-{
-    return pick(run, in, args, true, true);
-}
-
-FILTER(filter_rejectattr)
-{
-    return pick(run, in, args, true, false);
-}
-
-/* --- order ------------------------------------------------------------------------------------ */
-
-struct order {
-    struct jinja_value path; /* undefined: the item itself */
-    bool fold_case, reverse;
-};
-
-static struct jinja_value order_key(struct jinja_run *run, struct jinja_value v,
-                                    const struct order *o)
-{
-    if (o->path.kind != JINJA_V_UNDEFINED)
-        v = follow(run, v, o->path);
-    return o->fold_case && v.kind == JINJA_V_STR ? jinja_change_case(run, v.s, JINJA_LOWER) : v;
-}
-
-/* Merges two sorted halves; equal items keep their order. */
-static void merge(struct jinja_run *run, struct jinja_pair *a, size_t half, size_t n,
-                  struct jinja_pair *spare, bool reverse)
-{
-    size_t i = 0, j = half, k = 0;
-
-    while (i < half && j < n && jinja_spend(run, 1)) {
-        int order = jinja_compare(run, a[i].key, a[j].key);
-
-        spare[k++] = (reverse ? order >= 0 : order <= 0) ? a[i++] : a[j++];
-    }
-    while (i < half)
-        spare[k++] = a[i++];
-    while (j < n)
-        spare[k++] = a[j++];
-    memcpy(a, spare, n * sizeof(*a));
-}
-
-static void merge_sort(struct jinja_run *run, struct jinja_pair *a, size_t n,
-                       struct jinja_pair *spare, bool reverse)
-{
-    if (n < 2 || run->r < 0)
-        return;
-    merge_sort(run, a, n / 2, spare, reverse);
-    merge_sort(run, a + n / 2, n - n / 2, spare, reverse);
-    merge(run, a, n / 2, n, spare, reverse);
-}
-
-static struct jinja_value sorted(struct jinja_run *run, struct jinja_value list,
-                                 const struct order *o)
-{
-    size_t n = list.list->n;
-    struct jinja_pair *pairs = jinja_alloc(run, n * 2 * sizeof(*pairs));
-    struct jinja_value out = jinja_list_new(run);
-
-    for (size_t i = 0; i < n; i++)
-        pairs[i] = (struct jinja_pair){order_key(run, list.list->items[i], o), list.list->items[i]};
-    merge_sort(run, pairs, n, pairs + n, o->reverse);
-    for (size_t i = 0; i < n; i++)
-        jinja_list_push(run, out, pairs[i].value);
-    return out;
-}
-
-FILTER(filter_sort)
-{
-    struct order o = {
-        .reverse = jinja_truth(jinja_arg(args, 0, "reverse")),
-        .fold_case = !jinja_truth(jinja_arg(args, 1, "case_sensitive")),
-        .path = jinja_arg(args, 2, "attribute"),
-    };
-
-    return sorted(run, jinja_iterate(run, in), &o);
-}
-
-FILTER(filter_dictsort)
-{
-    struct order o = {
-        .fold_case = !jinja_truth(jinja_arg(args, 0, "case_sensitive")),
-        .path = jinja_int(str_is(jinja_arg_str(run, args, 1, "by", STR("key")), "value")),
-        .reverse = jinja_truth(jinja_arg(args, 2, "reverse")),
-    };
-
-    return sorted(run, jinja_items(run, in), &o);
-}
-
-FILTER(filter_unique)
-{
-    struct jinja_value list = jinja_iterate(run, in), out = jinja_list_new(run);
-    struct jinja_value seen = jinja_list_new(run);
-    struct order o = {.fold_case = !jinja_truth(jinja_arg(args, 0, "case_sensitive")),
-                      .path = jinja_arg(args, 1, "attribute")};
-
-    for (size_t i = 0; i < list.list->n && jinja_spend(run, 1); i++) {
-        struct jinja_value key = order_key(run, list.list->items[i], &o);
-
-        if (jinja_contains(run, seen, key))
-            continue;
-        jinja_list_push(run, seen, key);
-        jinja_list_push(run, out, list.list->items[i]);
-    }
-    return out;
-}
-
-static struct jinja_value extreme(struct jinja_run *run, struct jinja_value in, int sign)
-{
-    struct jinja_value list = jinja_iterate(run, in), best = jinja_undefined();
-
-    for (size_t i = 0; i < list.list->n && jinja_spend(run, 1); i++)
-        if (i == 0 || jinja_compare(run, list.list->items[i], best) * sign > 0)
-            best = list.list->items[i];
-    return best;
-}
-
-FILTER(filter_min)
-{
-    (void)args;
-    return extreme(run, in, -1);
-}
-
-FILTER(filter_max)
-{
-    (void)args;
-    return extreme(run, in, 1);
-}
-
-FILTER(filter_sum)
-{
-    struct jinja_value list = jinja_iterate(run, in), total = jinja_int(0);
-    struct jinja_value path = jinja_arg(args, 0, "attribute");
-
-    for (size_t i = 0; i < list.list->n && jinja_spend(run, 1); i++) {
-        struct jinja_value v = list.list->items[i];
-
-        v = path.kind == JINJA_V_UNDEFINED ? v : follow(run, v, path);
-        total = jinja_calculate(run, JINJA_ADD, total, v);
-    }
-    return total;
-}
-
-/* --- table ------------------------------------------------------------------------------------ */
 
 const struct jinja_builtin *jinja_find_filter(struct str name)
 {
     static const struct jinja_builtin filters[] = {
-        {"abs", filter_abs},
-        {"capitalize", filter_capitalize},
-        {"count", filter_length},
-        {"d", filter_default},
-        {"default", filter_default},
-        {"dictsort", filter_dictsort},
-        {"e", filter_escape},
-        {"escape", filter_escape},
-        {"first", filter_first},
-        {"float", filter_float},
-        {"indent", filter_indent},
-        {"int", filter_int},
-        {"items", filter_items},
-        {"join", filter_join},
-        {"last", filter_last},
-        {"length", filter_length},
-        {"list", filter_list},
-        {"lower", filter_lower},
-        {"map", filter_map},
-        {"max", filter_max},
-        {"min", filter_min},
-        {"reject", filter_reject},
-        {"rejectattr", filter_rejectattr},
-        {"replace", filter_replace},
-        {"reverse", filter_reverse},
-        {"round", filter_round},
-        {"safe", filter_string},
-        {"select", filter_select},
-        {"selectattr", filter_selectattr},
-        {"sort", filter_sort},
-        {"string", filter_string},
-        {"sum", filter_sum},
-        {"title", filter_title},
-        {"tojson", filter_tojson},
-        {"trim", filter_trim},
-        {"unique", filter_unique},
-        {"upper", filter_upper},
+        {"abs", filter_abs, ""},
+        {"attr", filter_attr, "name!"},
+        {"capitalize", filter_capitalize, ""},
+        {"center", filter_center, "width"},
+        {"d", filter_default, "default_value boolean"},
+        {"default", filter_default, "default_value boolean"},
+        {"e", filter_escape, ""},
+        {"escape", filter_escape, ""},
+        {"float", filter_float, "default"},
+        {"format", filter_format, NULL},
+        {"indent", filter_indent, "width first blank"},
+        {"int", filter_int, "default base"},
+        {"lower", filter_lower, ""},
+        {"replace", filter_replace, "old! new! count"},
+        {"round", filter_round, "precision method"},
+        {"safe", filter_string, ""},
+        {"string", filter_string, ""},
+        {"title", filter_title, ""},
+        {"tojson", filter_tojson, NULL},
+        {"trim", filter_trim, "chars"},
+        {"upper", filter_upper, ""},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(filters); i++)
         if (str_is(name, filters[i].name))
             return &filters[i];
-    return NULL;
+    return jinja_find_list_filter(name);
 }

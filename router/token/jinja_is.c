@@ -21,7 +21,7 @@
 #define IS_COMPARED(name, condition)                                                               \
     IS(name)                                                                                       \
     {                                                                                              \
-        return jinja_bool(condition(run, in, jinja_arg(args, 0, "other")));                        \
+        return jinja_bool(condition(run, in, jinja_arg(args, 0)));                                 \
     }
 
 IS_KIND(is_defined, in.kind != JINJA_V_UNDEFINED)
@@ -35,10 +35,19 @@ IS_KIND(is_float, in.kind == JINJA_V_FLOAT)
 IS_KIND(is_number, jinja_is_number(in))
 IS_KIND(is_string, in.kind == JINJA_V_STR)
 IS_KIND(is_mapping, jinja_is_map(in))
-IS_KIND(is_sequence, in.kind == JINJA_V_LIST || in.kind == JINJA_V_STR || jinja_is_map(in))
-IS_KIND(is_iterable, in.kind == JINJA_V_LIST || in.kind == JINJA_V_STR || jinja_is_map(in) ||
+
+/* Python's idea: what has a length and can be indexed, by whatever. */
+static bool has_items(struct jinja_value v)
+{
+    return v.kind == JINJA_V_STR || v.kind == JINJA_V_UNDEFINED || jinja_is_map(v) ||
+           (v.kind == JINJA_V_LIST && v.list->form < JINJA_LIST_KEYS);
+}
+
+IS_KIND(is_sequence, has_items(in))
+IS_KIND(is_iterable, has_items(in) || in.kind == JINJA_V_LIST || in.kind == JINJA_V_LOOP)
+IS_KIND(is_callable, in.kind == JINJA_V_MACRO || in.kind == JINJA_V_FUNCTION ||
+                         in.kind == JINJA_V_METHOD || in.kind == JINJA_V_LOOP ||
                          in.kind == JINJA_V_UNDEFINED)
-IS_KIND(is_callable, in.kind == JINJA_V_MACRO || in.kind == JINJA_V_FUNCTION)
 
 static bool less(struct jinja_run *run, struct jinja_value a, struct jinja_value b)
 {
@@ -70,7 +79,7 @@ static bool within(struct jinja_run *run, struct jinja_value a, struct jinja_val
     return jinja_contains(run, b, a);
 }
 
-/* Identity: equal and of one kind, so that 1 is not true. */
+/* Identity, as far as values that do not change have one: 1 is not true. */
 static bool same(struct jinja_run *run, struct jinja_value a, struct jinja_value b)
 {
     return a.kind == b.kind && jinja_equal(run, a, b);
@@ -78,12 +87,9 @@ static bool same(struct jinja_run *run, struct jinja_value a, struct jinja_value
 
 static bool divides(struct jinja_run *run, struct jinja_value a, struct jinja_value b)
 {
-    struct jinja_value rest;
+    struct jinja_value rest = jinja_calculate(run, JINJA_MOD, a, b);
 
-    if (!jinja_is_number(a) || !jinja_is_number(b))
-        return jinja_fail(run, "cannot divide %s by %s", jinja_kind_name(a), jinja_kind_name(b)).b;
-    rest = jinja_calculate(run, JINJA_MOD, a, b);
-    return !jinja_truth(rest);
+    return run->r == 0 && jinja_equal(run, rest, jinja_int(0));
 }
 
 IS_COMPARED(is_equal, jinja_equal)
@@ -104,73 +110,79 @@ IS(is_even)
 
 IS(is_odd)
 {
+    struct jinja_value rest = jinja_calculate(run, JINJA_MOD, in, jinja_int(2));
+
     (void)args;
-    return jinja_bool(!divides(run, in, jinja_int(2)));
-}
-
-/* "1" is neither: it takes a letter that has case. */
-static struct jinja_value has_case(struct jinja_run *run, struct jinja_value in, enum jinja_case to)
-{
-    struct str s = jinja_text(run, in);
-    struct str other = jinja_change_case(run, s, to == JINJA_UPPER ? JINJA_LOWER : JINJA_UPPER).s;
-
-    return jinja_bool(str_eq(jinja_change_case(run, s, to).s, s) && !str_eq(other, s));
+    return jinja_bool(run->r == 0 && jinja_equal(run, rest, jinja_int(1)));
 }
 
 IS(is_lower)
 {
     (void)args;
-    return has_case(run, in, JINJA_LOWER);
+    return jinja_bool(jinja_has_case(jinja_text(run, in), false));
 }
 
 IS(is_upper)
 {
     (void)args;
-    return has_case(run, in, JINJA_UPPER);
+    return jinja_bool(jinja_has_case(jinja_text(run, in), true));
+}
+
+IS(is_filter)
+{
+    (void)args;
+    (void)run;
+    return jinja_bool(in.kind == JINJA_V_STR && jinja_find_filter(in.s));
+}
+
+IS(is_test)
+{
+    (void)args;
+    (void)run;
+    return jinja_bool(in.kind == JINJA_V_STR && jinja_find_test(in.s));
 }
 
 const struct jinja_builtin *jinja_find_test(struct str name)
 {
     static const struct jinja_builtin tests[] = {
-        {"boolean", is_boolean},
-        {"callable", is_callable},
-        {"defined", is_defined},
-        {"divisibleby", is_divisible},
-        {"eq", is_equal},
-        {"equalto", is_equal},
-        {"==", is_equal},
-        {"even", is_even},
-        {"false", is_false},
-        {"False", is_false},
-        {"float", is_float},
-        {"ge", is_at_least},
-        {">=", is_at_least},
-        {"greaterthan", is_greater},
-        {"gt", is_greater},
-        {">", is_greater},
-        {"in", is_in},
-        {"integer", is_integer},
-        {"iterable", is_iterable},
-        {"le", is_at_most},
-        {"<=", is_at_most},
-        {"lessthan", is_less},
-        {"lower", is_lower},
-        {"lt", is_less},
-        {"<", is_less},
-        {"mapping", is_mapping},
-        {"ne", is_not_equal},
-        {"!=", is_not_equal},
-        {"none", is_none},
-        {"None", is_none},
-        {"number", is_number},
-        {"odd", is_odd},
-        {"sameas", is_same},
-        {"sequence", is_sequence},
-        {"string", is_string},
-        {"true", is_true},
-        {"True", is_true},
-        {"undefined", is_undefined},
-        {"upper", is_upper},
+        {"boolean", is_boolean, ""},
+        {"callable", is_callable, ""},
+        {"defined", is_defined, ""},
+        {"divisibleby", is_divisible, "other!"},
+        {"eq", is_equal, "other!"},
+        {"equalto", is_equal, "other!"},
+        {"==", is_equal, "other!"},
+        {"even", is_even, ""},
+        {"false", is_false, ""},
+        {"filter", is_filter, ""},
+        {"float", is_float, ""},
+        {"ge", is_at_least, "other!"},
+        {">=", is_at_least, "other!"},
+        {"greaterthan", is_greater, "other!"},
+        {"gt", is_greater, "other!"},
+        {">", is_greater, "other!"},
+        {"in", is_in, "other!"},
+        {"integer", is_integer, ""},
+        {"iterable", is_iterable, ""},
+        {"le", is_at_most, "other!"},
+        {"<=", is_at_most, "other!"},
+        {"lessthan", is_less, "other!"},
+        {"lower", is_lower, ""},
+        {"lt", is_less, "other!"},
+        {"<", is_less, "other!"},
+        {"mapping", is_mapping, ""},
+        {"ne", is_not_equal, "other!"},
+        {"!=", is_not_equal, "other!"},
+        {"none", is_none, ""},
+        {"number", is_number, ""},
+        {"odd", is_odd, ""},
+        {"sameas", is_same, "other!"},
+        {"sequence", is_sequence, ""},
+        {"string", is_string, ""},
+        {"test", is_test, ""},
+        {"true", is_true, ""},
+        {"undefined", is_undefined, ""},
+        {"upper", is_upper, ""},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(tests); i++)

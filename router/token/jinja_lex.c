@@ -139,12 +139,19 @@ static bool read_hex(struct lexer *l, int n, uint32_t *ret)
 
 static bool read_escape(struct lexer *l, struct buf *out)
 {
-    static const char from[] = "ntrbfv0", to[] = "\n\t\r\b\f\v\0";
+    static const char from[] = "ntrbfva", to[] = "\n\t\r\b\f\v\a";
     char c = peek(l, 0);
     const char *known = c ? strchr(from, c) : NULL;
     int digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     uint32_t cp;
 
+    if (c >= '0' && c <= '7') {
+        cp = 0;
+        for (int i = 0; i < 3 && peek(l, 0) >= '0' && peek(l, 0) <= '7'; i++, skip(l, 1))
+            cp = cp * 8 + (uint32_t)(peek(l, 0) - '0');
+        utf8_append(out, cp);
+        return true;
+    }
     skip(l, 1);
     if (digits) {
         if (!read_hex(l, digits, &cp) || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
@@ -189,10 +196,51 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* Single underscores may divide them. */
 static void skip_digits(struct lexer *l)
 {
-    while (is_digit(peek(l, 0)))
+    while (is_digit(peek(l, 0)) || (peek(l, 0) == '_' && is_digit(peek(l, 1))))
         skip(l, 1);
+}
+
+/* 0x1f, 0o17, 0b1: @base of the number that begins here, 0 when it is a decimal one. */
+static unsigned number_base(const struct lexer *l)
+{
+    char c = (char)(peek(l, 1) | 0x20);
+    unsigned base = c == 'x' ? 16 : c == 'o' ? 8 : c == 'b' ? 2 : 0;
+
+    return peek(l, 0) == '0' && base && hex_value(peek(l, 2)) >= 0 ? base : 0;
+}
+
+static int lex_based(struct lexer *l, unsigned base)
+{
+    size_t n = 2;
+    uint64_t v;
+    struct jinja_token *t;
+
+    while (hex_value(peek(l, n)) >= 0)
+        n++;
+    t = push(l, JINJA_INT, str_slice(l->src.ptr + l->at, n));
+    if (!str_parse_base(str_skip(t->text, 2), base, &v) || v > INT64_MAX)
+        return fail(l, -EINVAL, "malformed number");
+    t->i = (int64_t)v;
+    skip(l, n);
+    return 0;
+}
+
+/* @text without its underscores. */
+static struct str plain_number(struct lexer *l, struct str text)
+{
+    char *copy;
+    size_t n = 0;
+
+    if (str_index(text, '_') == text.len)
+        return text;
+    copy = arena_alloc(l->a, text.len);
+    for (size_t i = 0; i < text.len; i++)
+        if (text.ptr[i] != '_')
+            copy[n++] = text.ptr[i];
+    return str_slice(copy, n);
 }
 
 static int lex_number(struct lexer *l)
@@ -202,6 +250,8 @@ static int lex_number(struct lexer *l)
     struct jinja_token *t;
     struct str text;
 
+    if (number_base(l))
+        return lex_based(l, number_base(l));
     skip_digits(l);
     if (peek(l, 0) == '.' && is_digit(peek(l, 1))) {
         is_float = true;
@@ -214,7 +264,7 @@ static int lex_number(struct lexer *l)
         skip(l, 1 + sign);
         skip_digits(l);
     }
-    text = str_slice(l->src.ptr + start, l->at - start);
+    text = plain_number(l, str_slice(l->src.ptr + start, l->at - start));
     t = push(l, is_float ? JINJA_FLOAT : JINJA_INT, text);
     if (is_float ? !str_parse_f64(text, &t->f) : !str_parse_i64(text, &t->i))
         return fail(l, -EINVAL, "number out of range");
@@ -354,9 +404,9 @@ static int lex_tag(struct lexer *l)
     char tag = peek(l, 1), begin, end;
     size_t n = tag == '%' ? match_tag(l, l->at, "raw", &begin, &end) : 0;
 
-    if (n > 0) {
+    if (n > 0 && end != '+') { /* "+" makes it a tag that nobody knows */
         skip(l, n);
-        trim_after(l, true, end);
+        trim_after(l, false, end);
         return lex_raw(l);
     }
     n = peek(l, 2) == '-' || peek(l, 2) == '+' ? 3 : 2;

@@ -63,37 +63,59 @@ static struct jinja_node *parse_if(struct jinja_parser *p)
     return first;
 }
 
-/* One name, or several with commas, perhaps in parentheses. */
+static struct jinja_node *parse_target(struct jinja_parser *p);
+
+/* Names with commas, up to what cannot go on. */
 static void parse_targets(struct jinja_parser *p, struct jinja_node *n)
 {
-    bool parens = jinja_take_op(p, "(");
+    do
+        jinja_add_kid(p, n, parse_target(p), STR_NULL);
+    while (p->r == 0 && jinja_take_op(p, ",") &&
+           (jinja_at_op(p, "(") || (p->at->kind == JINJA_NAME && !jinja_at_word(p, "in"))));
+    n->op = n->n_kids == 1 && p->at > p->begin && p->at[-1].kind == JINJA_OP &&
+                    str_is(p->at[-1].text, ",")
+                ? JINJA_MUL /* "a," takes a list of one apart */
+                : JINJA_ADD;
+}
 
-    do {
-        struct jinja_node *target = jinja_parse_node(p, JINJA_VAR);
+/* One name, an attribute of a namespace, or several in parentheses. */
+static struct jinja_node *parse_target(struct jinja_parser *p)
+{
+    struct jinja_node *target = jinja_parse_node(p, JINJA_VAR);
 
+    if (!jinja_enter(p)) {
+        jinja_leave(p);
+        return target;
+    }
+    if (jinja_take_op(p, "(")) {
+        target->kind = JINJA_TUPLE;
+        parse_targets(p, target);
+        jinja_need_op(p, ")");
+        if (target->n_kids == 1 && target->op != JINJA_MUL)
+            target = target->kids[0];
+    } else {
         target->name = jinja_need_name(p);
-        if (jinja_take_op(p, ".")) { /* an attribute of a namespace */
+        if (jinja_take_op(p, ".")) {
             target->kind = JINJA_ATTR;
             target->a = jinja_parse_node(p, JINJA_VAR);
             target->a->name = target->name;
             target->name = jinja_need_name(p);
         }
-        jinja_add_kid(p, n, target, STR_NULL);
-    } while (p->r == 0 && jinja_take_op(p, ",") && p->at->kind == JINJA_NAME);
-    if (parens)
-        jinja_need_op(p, ")");
+    }
+    jinja_leave(p);
+    return target;
 }
 
-/* An expression, or several with commas as a list. @choice: "if" belongs to it. */
+/* An expression, or several with commas as a tuple. @choice: "if" belongs to it. */
 static struct jinja_node *parse_tuple(struct jinja_parser *p, bool choice)
 {
     struct jinja_node *first = choice ? jinja_parse_expr(p) : jinja_parse_or(p), *n;
 
     if (!jinja_at_op(p, ","))
         return first;
-    n = jinja_parse_node(p, JINJA_LIST);
+    n = jinja_parse_node(p, JINJA_TUPLE);
     jinja_add_kid(p, n, first, STR_NULL);
-    while (jinja_take_op(p, ",") && p->at->kind != JINJA_BLOCK_END)
+    while (jinja_take_op(p, ",") && p->at->kind != JINJA_BLOCK_END && p->at->kind != JINJA_VAR_END)
         jinja_add_kid(p, n, choice ? jinja_parse_expr(p) : jinja_parse_or(p), STR_NULL);
     return n;
 }
@@ -108,8 +130,7 @@ static struct jinja_node *parse_for(struct jinja_parser *p)
     n->a = parse_tuple(p, false);
     if (jinja_take_word(p, "if"))
         n->b = jinja_parse_expr(p);
-    if (jinja_at_word(p, "recursive"))
-        jinja_parse_fail(p, -ENOTSUP, "recursive loops are not supported", STR_NULL);
+    n->i = jinja_take_word(p, "recursive");
     end_tag(p);
     p->loops++;
     n->c = parse_body(p);
@@ -120,6 +141,23 @@ static struct jinja_node *parse_for(struct jinja_parser *p)
     }
     need_tag(p, "endfor");
     return n;
+}
+
+/* A body that jumps do not leave. */
+static void parse_scope(struct jinja_parser *p, struct jinja_node *n, const char *end)
+{
+    int loops = p->loops;
+
+    end_tag(p);
+    p->loops = 0;
+    n->a = parse_body(p);
+    p->loops = loops;
+    need(p, JINJA_BLOCK_BEGIN, end);
+    if (!jinja_take_word(p, end))
+        jinja_parse_fail(p, -EINVAL, "expected", str_from(end));
+    if (p->at->kind == JINJA_NAME)
+        jinja_advance(p);
+    end_tag(p);
 }
 
 /* The text of a block, through filters: {% set x | trim %}, {% filter trim %}. */
@@ -143,7 +181,7 @@ static struct jinja_node *parse_set(struct jinja_parser *p)
         return n;
     }
     n->kind = JINJA_SET_BLOCK;
-    if (n->n_kids != 1)
+    if (n->n_kids != 1 || (p->r == 0 && n->kids[0]->kind == JINJA_TUPLE))
         jinja_parse_fail(p, -EINVAL, "a block is set to one name", STR_NULL);
     n->b = parse_captured_filters(p);
     end_tag(p);
@@ -152,32 +190,84 @@ static struct jinja_node *parse_set(struct jinja_parser *p)
     return n;
 }
 
-static struct jinja_node *parse_macro(struct jinja_parser *p)
+/* "(" was taken. */
+static void parse_parameters(struct jinja_parser *p, struct jinja_node *n)
 {
-    struct jinja_node *n = jinja_parse_node(p, JINJA_MACRO);
-    int loops = p->loops;
+    bool defaults = false;
 
-    n->name = jinja_need_name(p);
-    jinja_need_op(p, "(");
     while (p->r == 0 && !jinja_at_op(p, ")")) {
         struct str name = jinja_need_name(p);
+        struct jinja_node *usual = jinja_take_op(p, "=") ? jinja_parse_expr(p) : NULL;
 
-        jinja_add_kid(p, n, jinja_take_op(p, "=") ? jinja_parse_expr(p) : NULL, name);
+        if (defaults && !usual)
+            jinja_parse_fail(p, -EINVAL, "a parameter without a default behind one with", name);
+        defaults |= usual != NULL;
+        jinja_add_kid(p, n, usual, name);
         if (!jinja_take_op(p, ","))
             break;
     }
     jinja_need_op(p, ")");
+}
+
+/* What runs as a macro does: jumps do not leave it, special names are its own. */
+static void parse_macro_body(struct jinja_parser *p, struct jinja_node *n, const char *end)
+{
+    int64_t specials = p->specials;
+    int loops = p->loops;
+
     end_tag(p);
     p->loops = 0;
+    p->specials = 0;
     n->a = parse_body(p);
+    n->i = p->specials;
+    p->specials |= specials;
     p->loops = loops;
-    need(p, JINJA_BLOCK_BEGIN, "endmacro");
-    if (!jinja_take_word(p, "endmacro"))
-        jinja_parse_fail(p, -EINVAL, "expected endmacro", STR_NULL);
-    (void)jinja_take_word(p, "endmacro"); /* the name may be repeated */
-    if (p->at->kind == JINJA_NAME)
+    need(p, JINJA_BLOCK_BEGIN, end);
+    if (!jinja_take_word(p, end))
+        jinja_parse_fail(p, -EINVAL, "expected", str_from(end));
+    if (p->at->kind == JINJA_NAME) /* the name may be repeated */
         jinja_advance(p);
     end_tag(p);
+}
+
+static struct jinja_node *parse_macro(struct jinja_parser *p)
+{
+    struct jinja_node *n = jinja_parse_node(p, JINJA_MACRO);
+
+    n->name = jinja_need_name(p);
+    jinja_need_op(p, "(");
+    parse_parameters(p, n);
+    parse_macro_body(p, n, "endmacro");
+    return n;
+}
+
+/* {% call(parameters) macro(arguments) %}body{% endcall %}: the body is one argument more. */
+static struct jinja_node *parse_call_block(struct jinja_parser *p)
+{
+    struct jinja_node *n = jinja_parse_node(p, JINJA_PRINT);
+    struct jinja_node *body = jinja_parse_node(p, JINJA_MACRO);
+    struct jinja_node *caller = jinja_parse_node2(p, JINJA_CALLER, body, NULL);
+
+    if (jinja_take_op(p, "("))
+        parse_parameters(p, body);
+    n->a = jinja_parse_expr(p);
+    if (p->r == 0 && n->a->kind != JINJA_CALL)
+        jinja_parse_fail(p, -EINVAL, "call needs a macro with arguments", STR_NULL);
+    parse_macro_body(p, body, "endcall");
+    if (p->r == 0)
+        jinja_add_kid(p, n->a, caller, STR("caller"));
+    return n;
+}
+
+/* Templates are not extended here, so a block stands for its content. */
+static struct jinja_node *parse_block(struct jinja_parser *p)
+{
+    struct jinja_node *n = jinja_parse_node(p, JINJA_SCOPE);
+
+    (void)jinja_need_name(p);
+    n->i = !jinja_take_word(p, "scoped");
+    (void)jinja_take_word(p, "required");
+    parse_scope(p, n, "endblock");
     return n;
 }
 
@@ -218,12 +308,25 @@ static struct jinja_node *parse_with(struct jinja_parser *p)
 /* Marks what the model said, for training only: its content stays. */
 static struct jinja_node *parse_generation(struct jinja_parser *p)
 {
-    struct jinja_node *n;
+    struct jinja_node *n = jinja_parse_node(p, JINJA_SCOPE);
 
-    end_tag(p);
-    n = parse_body(p);
-    need_tag(p, "endgeneration");
+    parse_scope(p, n, "endgeneration");
     return n;
+}
+
+/* {% print a, b %} is {{ a }}{{ b }}. */
+static struct jinja_node *parse_print(struct jinja_parser *p)
+{
+    struct jinja_node *all = jinja_parse_node(p, JINJA_BODY);
+
+    do {
+        struct jinja_node *n = jinja_parse_node(p, JINJA_PRINT);
+
+        n->a = jinja_parse_expr(p);
+        jinja_add_kid(p, all, n, STR_NULL);
+    } while (p->r == 0 && jinja_take_op(p, ","));
+    end_tag(p);
+    return all;
 }
 
 static struct jinja_node *parse_jump(struct jinja_parser *p, enum jinja_node_kind kind)
@@ -247,6 +350,12 @@ static struct jinja_node *parse_statement(struct jinja_parser *p)
         return parse_set(p);
     if (jinja_take_word(p, "macro"))
         return parse_macro(p);
+    if (jinja_take_word(p, "call"))
+        return parse_call_block(p);
+    if (jinja_take_word(p, "block"))
+        return parse_block(p);
+    if (jinja_take_word(p, "print"))
+        return parse_print(p);
     if (jinja_take_word(p, "filter"))
         return parse_filter_block(p);
     if (jinja_take_word(p, "with"))
@@ -285,9 +394,9 @@ static struct jinja_node *parse_part(struct jinja_parser *p)
 /* Up to the tag that ends or divides the block around, or to the end of the input. */
 static struct jinja_node *parse_body(struct jinja_parser *p)
 {
-    static const char *const ends[] = {"elif",      "else",     "endif",   "endfor",
-                                       "endset",    "endmacro", "endwith", "endgeneration",
-                                       "endfilter", NULL};
+    static const char *const ends[] = {"elif",      "else",     "endif",    "endfor",
+                                       "endset",    "endmacro", "endwith",  "endgeneration",
+                                       "endfilter", "endcall",  "endblock", NULL};
     struct jinja_node *n = jinja_parse_node(p, JINJA_BODY);
 
     if (jinja_enter(p))
@@ -300,7 +409,7 @@ static struct jinja_node *parse_body(struct jinja_parser *p)
 int jinja_parse(const struct jinja_token *tokens, struct arena *a, struct jinja_node **ret,
                 struct err *e)
 {
-    struct jinja_parser p = {.a = a, .at = tokens, .end = tokens, .e = e};
+    struct jinja_parser p = {.a = a, .begin = tokens, .at = tokens, .end = tokens, .e = e};
     struct jinja_node *n;
 
     while (p.end->kind != JINJA_END)

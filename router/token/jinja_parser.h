@@ -13,9 +13,10 @@
 
 struct jinja_parser {
     struct arena *a;
-    const struct jinja_token *at, *end; /* end: the JINJA_END token */
+    const struct jinja_token *begin, *at, *end; /* end: the JINJA_END token */
     int depth;
-    int loops; /* for-loops around, within the macro */
+    int loops;        /* for-loops around, within the macro */
+    int64_t specials; /* enum jinja_special_name: seen in the macro so far */
     int r;
     struct err *e;
 };
@@ -44,5 +45,8 @@ struct str jinja_need_name(struct jinja_parser *p);
 struct jinja_node *jinja_parse_expr(struct jinja_parser *p);
 /* An expression without "x if y else z". */
 struct jinja_node *jinja_parse_or(struct jinja_parser *p);
+/* Expressions up to @end, a bracket that is taken, into a list or tuple. */
+struct jinja_node *jinja_parse_items(struct jinja_parser *p, enum jinja_node_kind kind,
+                                     const char *end);
 /* A filter over @input; "|" was taken. */
 struct jinja_node *jinja_parse_filter(struct jinja_parser *p, struct jinja_node *input);

@@ -2,9 +2,7 @@
 /*
  * One rendering: values, variables, and what built-in filters, tests and functions see of them.
  *
- * Values are small and passed by copy; what they point to lies in the run's arena or in the
- * caller's JSON, which is wrapped and not copied. They are immutable but for namespaces. The first
- * error sticks in the run: functions then return undefined, and loops look at `r`.
+ * The first error sticks in the run: functions then return undefined, and loops look at `r`.
  */
 #pragma once
 
@@ -15,69 +13,16 @@
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
 #include "router/token/jinja_ast.h"
+#include "router/token/jinja_value.h"
 
 struct json;
-struct jinja_list;
-struct jinja_map;
-struct jinja_loop;
-
-enum jinja_kind {
-    JINJA_V_UNDEFINED,
-    JINJA_V_NONE,
-    JINJA_V_BOOL,
-    JINJA_V_INT,
-    JINJA_V_FLOAT,
-    JINJA_V_STR,
-    JINJA_V_LIST,
-    JINJA_V_MAP,    /* made by the template */
-    JINJA_V_OBJECT, /* a JSON object */
-    JINJA_V_LOOP,
-    JINJA_V_MACRO,
-    JINJA_V_FUNCTION,
-};
-
-struct jinja_value {
-    enum jinja_kind kind;
-    union {
-        bool b;
-        int64_t i;
-        double f;
-        struct str s;
-        struct jinja_list *list;
-        struct jinja_map *map;
-        const struct json *object;
-        const struct jinja_loop *loop;
-        const struct jinja_node *macro;
-        const struct jinja_builtin *function;
-    };
-};
-
-struct jinja_list {
-    struct jinja_value *items;
-    size_t n, cap;
-};
-
-struct jinja_pair {
-    struct jinja_value key, value;
-};
-
-struct jinja_map {
-    struct jinja_pair *pairs;
-    size_t n, cap;
-    bool is_namespace; /* its attributes may be set */
-};
-
-struct jinja_loop {
-    const struct jinja_list *items;
-    size_t i;
-    uint32_t depth;
-};
 
 struct jinja_args {
     struct jinja_value *values;
     struct str *names; /* empty: positional */
     size_t n;
     struct str callee; /* for messages */
+    uint32_t given;    /* bits: which parameters there are arguments for (jinja_invoke) */
 };
 
 struct jinja_run {
@@ -87,9 +32,10 @@ struct jinja_run {
     const struct tm *now;
     struct jinja_frame *frame, *globals;
     struct jinja_value captured;
-    uint32_t line, depth, calls, loops;
-    uint64_t steps;
-    bool breaks, continues; /* the loop around ends, or this turn of it */
+    bool old_prints; /* values print as in TEMPLATE_DYNAMO_0_9 */
+    uint32_t line, depth, calls;
+    uint64_t steps, max_steps; /* max_steps: 0 = TEMPLATE_MAX_STEPS */
+    bool breaks, continues;    /* the loop around ends, or this turn of it */
     int r;
     struct err *e;
 };
@@ -104,33 +50,10 @@ void *jinja_alloc(struct jinja_run *run, size_t size) __attribute__((returns_non
 
 /* --- making values ---------------------------------------------------------------------------- */
 
-static inline struct jinja_value jinja_undefined(void)
-{
-    return (struct jinja_value){.kind = JINJA_V_UNDEFINED};
-}
-static inline struct jinja_value jinja_none(void)
-{
-    return (struct jinja_value){.kind = JINJA_V_NONE};
-}
-static inline struct jinja_value jinja_bool(bool b)
-{
-    return (struct jinja_value){.kind = JINJA_V_BOOL, .b = b};
-}
-static inline struct jinja_value jinja_int(int64_t i)
-{
-    return (struct jinja_value){.kind = JINJA_V_INT, .i = i};
-}
-static inline struct jinja_value jinja_float(double f)
-{
-    return (struct jinja_value){.kind = JINJA_V_FLOAT, .f = f};
-}
-static inline struct jinja_value jinja_str(struct str s)
-{
-    return (struct jinja_value){.kind = JINJA_V_STR, .s = s};
-}
 /* A copy in the run's memory; clears @b for the next use. */
 struct jinja_value jinja_str_from_buf(struct jinja_run *run, struct buf *b);
 struct jinja_value jinja_list_new(struct jinja_run *run);
+struct jinja_value jinja_list_of(struct jinja_run *run, enum jinja_list_form form);
 void jinja_list_push(struct jinja_run *run, struct jinja_value list, struct jinja_value item);
 struct jinja_value jinja_map_new(struct jinja_run *run);
 void jinja_map_set(struct jinja_run *run, struct jinja_value map, struct jinja_value key,
@@ -139,14 +62,6 @@ struct jinja_value jinja_from_json(struct jinja_run *run, const struct json *v);
 
 /* --- reading values --------------------------------------------------------------------------- */
 
-static inline bool jinja_is_map(struct jinja_value v)
-{
-    return v.kind == JINJA_V_MAP || v.kind == JINJA_V_OBJECT;
-}
-static inline bool jinja_is_number(struct jinja_value v)
-{
-    return v.kind == JINJA_V_INT || v.kind == JINJA_V_FLOAT || v.kind == JINJA_V_BOOL;
-}
 bool jinja_truth(struct jinja_value v);
 const char *jinja_kind_name(struct jinja_value v);
 /* Whole numbers and booleans as an integer; false for the rest. */
@@ -158,21 +73,32 @@ int jinja_compare(struct jinja_run *run, struct jinja_value a, struct jinja_valu
 bool jinja_contains(struct jinja_run *run, struct jinja_value all, struct jinja_value item);
 /* Characters, items or members; -1 when the value has no length. */
 int64_t jinja_length(struct jinja_value v);
-/* Undefined when there is none. Objects give their members sorted by key. */
+/* Undefined when there is none. */
 struct jinja_value jinja_member(struct jinja_run *run, struct jinja_value map,
                                 struct jinja_value key);
+bool jinja_has_member(struct jinja_run *run, struct jinja_value map, struct jinja_value key);
 /* What a for-loop sees: items, characters, keys; fails the run for other kinds. A list. */
 struct jinja_value jinja_iterate(struct jinja_run *run, struct jinja_value v);
-/* List of [key, value] lists. */
+/* The view of (key, value) tuples. */
 struct jinja_value jinja_items(struct jinja_run *run, struct jinja_value map);
+/* Whether Python could have it as a key; fails the run when not. */
+bool jinja_check_key(struct jinja_run *run, struct jinja_value key);
 /* a.name and a[key] */
 struct jinja_value jinja_attribute(struct jinja_run *run, struct jinja_value of, struct str name);
 struct jinja_value jinja_item(struct jinja_run *run, struct jinja_value of, struct jinja_value key);
 
 /* As {{ v }} prints it. */
 void jinja_print(struct jinja_run *run, struct jinja_value v, struct buf *out);
-/* @indent < 0: compact. Keys sorted, < > & ' escaped. */
-void jinja_print_json(struct jinja_run *run, struct jinja_value v, int indent, struct buf *out);
+/* As Python's repr(). */
+void jinja_print_quoted(struct jinja_run *run, struct jinja_value v, struct buf *out);
+
+struct jinja_json_style {
+    struct str indent; /* NULL pointer: all on one line */
+    struct str comma, colon;
+    bool ascii, sorted, html; /* html: < > & ' are escaped */
+};
+void jinja_print_json(struct jinja_run *run, struct jinja_value v,
+                      const struct jinja_json_style *style, struct buf *out);
 /* As {{ v }}; borrowed when it is a string already. */
 struct str jinja_text(struct jinja_run *run, struct jinja_value v);
 
@@ -184,7 +110,7 @@ struct jinja_value jinja_call(struct jinja_run *run, struct jinja_value fn,
 /* Binary operators but for comparisons. */
 struct jinja_value jinja_calculate(struct jinja_run *run, enum jinja_op op, struct jinja_value a,
                                    struct jinja_value b);
-/* a[start:stop:step]; undefined or none where a bound is left out. */
+/* a[start:stop:step]; none where a bound is left out. */
 struct jinja_value jinja_slice(struct jinja_run *run, struct jinja_value of,
                                const struct jinja_value bounds[3]);
 /* Runs the whole template. */

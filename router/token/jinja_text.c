@@ -4,95 +4,199 @@
 #include "router/token/template.h"
 #include "router/token/utf8.h"
 
+/* --- characters ------------------------------------------------------------------------------- */
+
+struct jinja_range {
+    uint32_t first, last;
+};
+
+/* Every @step-th character from first to last moves by @delta. */
+struct jinja_run_of {
+    uint32_t first, last, step;
+    int32_t delta;
+};
+
+struct jinja_special {
+    uint32_t cp;
+    const char *text;
+};
+
+#include "router/token/jinja_table.inc"
+
+static bool find_range(const struct jinja_range *table, size_t n, uint32_t cp)
+{
+    size_t low = 0, high = n;
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+
+        if (cp > table[mid].last)
+            low = mid + 1;
+        else if (cp < table[mid].first)
+            high = mid;
+        else
+            return true;
+    }
+    return false;
+}
+
+#define IN(table, cp) find_range(table, ARRAY_LEN(table), cp)
+
+bool jinja_is_printable(uint32_t cp)
+{
+    return cp < 0x7f ? cp >= 0x20 : !IN(UNPRINTABLE, cp);
+}
+
+bool jinja_is_letter(uint32_t cp)
+{
+    return IN(LETTERS, cp);
+}
+
+bool jinja_is_digit(uint32_t cp)
+{
+    return IN(DIGITS, cp);
+}
+
+/* White_Space, and the four separators of ASCII. */
+bool jinja_is_space(uint32_t cp)
+{
+    return (cp >= 0x1c && cp <= 0x1f) || utf8_is_space(cp);
+}
+
+size_t jinja_line_end(struct str s)
+{
+    uint32_t cp = s.len ? utf8_get(s.ptr) : 0;
+
+    if (str_starts(s, STR("\r\n")))
+        return 2;
+    if ((cp >= '\n' && cp <= '\r') || (cp >= 0x1c && cp <= 0x1e))
+        return 1;
+    return cp == 0x85 ? 2 : cp == 0x2028 || cp == 0x2029 ? 3 : 0;
+}
+
 /* --- case ------------------------------------------------------------------------------------- */
 
-static bool within(uint32_t cp, uint32_t first, uint32_t last)
+static uint32_t move(const struct jinja_run_of *table, size_t n, uint32_t cp)
 {
-    return cp >= first && cp <= last;
+    size_t low = 0, high = n;
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        const struct jinja_run_of *r = &table[mid];
+
+        if (cp > r->last)
+            low = mid + 1;
+        else if (cp < r->first)
+            high = mid;
+        else
+            return (cp - r->first) % r->step == 0 ? (uint32_t)((int64_t)cp + r->delta) : cp;
+    }
+    return cp;
 }
 
-/* Blocks where capitals and small letters take turns; *ret_even: capitals are even. */
-static bool is_paired(uint32_t cp, bool *ret_even)
+static const char *find_special(const struct jinja_special *table, size_t n, uint32_t cp)
 {
-    *ret_even = !within(cp, 0x139, 0x148) && !within(cp, 0x179, 0x17e) && !within(cp, 0x4c1, 0x4ce);
-    return (within(cp, 0x100, 0x177) && !within(cp, 0x130, 0x131) && cp != 0x138 && cp != 0x149) ||
-           within(cp, 0x179, 0x17e) || within(cp, 0x460, 0x481) || within(cp, 0x48a, 0x4bf) ||
-           within(cp, 0x4c1, 0x4ce) || within(cp, 0x4d0, 0x52f) || within(cp, 0x1e00, 0x1e95) ||
-           within(cp, 0x1ea0, 0x1eff);
+    for (size_t i = 0; i < n && table[i].cp <= cp; i++)
+        if (table[i].cp == cp)
+            return table[i].text;
+    return NULL;
 }
 
-static uint32_t to_upper(uint32_t cp)
-{
-    bool even;
+#define PUT_AS(out, what, cp)                                                                      \
+    put_as(out, find_special(SPECIAL_##what, ARRAY_LEN(SPECIAL_##what), cp),                       \
+           move(TO_##what, ARRAY_LEN(TO_##what), cp))
 
-    if (within(cp, 'a', 'z') || (within(cp, 0xe0, 0xfe) && cp != 0xf7))
-        return cp - 32;
-    if (cp == 0xff)
-        return 0x178;
-    if (is_paired(cp, &even))
-        return (cp & 1) == even ? cp - 1 : cp;
-    if (within(cp, 0x3b1, 0x3c9) && cp != 0x3c2)
-        return cp - 32;
-    if (cp == 0x3c2)
-        return 0x3a3;
-    if (within(cp, 0x430, 0x44f))
-        return cp - 32;
-    if (within(cp, 0x450, 0x45f))
-        return cp - 80;
-    return within(cp, 0x561, 0x586) ? cp - 48 : cp;
+static void put_as(struct buf *out, const char *special, uint32_t cp)
+{
+    if (special)
+        buf_put_cstr(out, special);
+    else
+        utf8_append(out, cp);
 }
 
-static uint32_t to_lower(uint32_t cp)
+/* A capital sigma at the end of a word: something with case before it, and nothing after. */
+static bool ends_word(struct str whole, const char *sigma)
 {
-    bool even;
+    const char *p = sigma, *end = whole.ptr + whole.len;
+    bool before = false;
 
-    if (within(cp, 'A', 'Z') || (within(cp, 0xc0, 0xde) && cp != 0xd7))
-        return cp + 32;
-    if (cp == 0x178)
-        return 0xff;
-    if (is_paired(cp, &even))
-        return (cp & 1) != even ? cp + 1 : cp;
-    if (within(cp, 0x391, 0x3a9) && cp != 0x3a2)
-        return cp + 32;
-    if (within(cp, 0x410, 0x42f))
-        return cp + 32;
-    if (within(cp, 0x400, 0x40f))
-        return cp + 80;
-    return within(cp, 0x531, 0x556) ? cp + 48 : cp;
+    while (p > whole.ptr) {
+        p = utf8_prev(whole.ptr, p);
+        if (!IN(CASE_IGNORED, utf8_get(p))) {
+            before = IN(CASED, utf8_get(p));
+            break;
+        }
+    }
+    for (p = sigma + utf8_len(*sigma); before && p < end; p += utf8_len(*p))
+        if (!IN(CASE_IGNORED, utf8_get(p)))
+            return !IN(CASED, utf8_get(p));
+    return before;
 }
 
-/* A letter, as far as title case is concerned: what has case, and what no blank or sign is. */
-static bool continues_word(uint32_t cp)
+static void put_lower(struct buf *out, struct str whole, const char *at)
 {
-    return within(cp, 'a', 'z') || within(cp, 'A', 'Z') || within(cp, '0', '9') || cp == '\'' ||
-           (cp > 0xbf && cp != 0xd7 && cp != 0xf7 && !utf8_is_space(cp));
+    uint32_t cp = utf8_get(at);
+
+    if (cp == 0x3a3)
+        utf8_append(out, ends_word(whole, at) ? 0x3c2 : 0x3c3);
+    else
+        PUT_AS(out, LOWER, cp);
+}
+
+static bool begins_word(struct str whole, const char *at)
+{
+    const char *before = at > whole.ptr ? utf8_prev(whole.ptr, at) : NULL;
+
+    return !before || jinja_is_space(utf8_get(before)) || strchr("-({[<", *before);
 }
 
 struct jinja_value jinja_change_case(struct jinja_run *run, struct str s, enum jinja_case to)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
-    bool inside = false; /* of a word, or behind the first character */
+    bool inside = false;  /* of a word, or behind the first character */
+    struct str whole = s; /* what decides on a final sigma */
 
-    (void)jinja_spend(run, s.len / 16);
-    for (size_t n; s.len > 0; s = str_skip(s, n)) {
-        uint32_t cp = utf8_get(s.ptr);
-        bool up = to == JINJA_UPPER || (to != JINJA_LOWER && !inside);
+    (void)jinja_spend(run, s.len / 8);
+    for (struct str rest = s; rest.len > 0; rest = str_skip(rest, utf8_len(rest.ptr[0]))) {
+        uint32_t cp = utf8_get(rest.ptr);
 
-        n = utf8_len(s.ptr[0]);
-        if (up && cp == 0xdf)
-            buf_put_cstr(&out, to == JINJA_UPPER ? "SS" : "Ss");
+        if (to == JINJA_TITLE_FILTER && begins_word(s, rest.ptr))
+            whole = str_skip(rest, utf8_len(rest.ptr[0])); /* it puts each word in case alone */
+        if (to == JINJA_UPPER || (to == JINJA_TITLE_FILTER && begins_word(s, rest.ptr)) ||
+            (to == JINJA_SWAPCASE && IN(LOWER_CASE, cp)))
+            PUT_AS(&out, UPPER, cp);
+        else if (to == JINJA_SWAPCASE && !IN(UPPER_CASE, cp))
+            utf8_append(&out, cp);
+        else if ((to == JINJA_CAPITALIZE || to == JINJA_TITLE) && !inside)
+            PUT_AS(&out, TITLE, cp);
         else
-            utf8_append(&out, up ? to_upper(cp) : to_lower(cp));
-        inside = to != JINJA_TITLE || continues_word(cp);
+            put_lower(&out, whole, rest.ptr);
+        inside = to != JINJA_TITLE || IN(CASED, cp);
     }
     return jinja_str_from_buf(run, &out);
+}
+
+bool jinja_has_case(struct str s, bool upper)
+{
+    bool some = false;
+
+    for (; s.len > 0; s = str_skip(s, utf8_len(s.ptr[0]))) {
+        uint32_t cp = utf8_get(s.ptr);
+
+        if (upper ? IN(LOWER_CASE, cp) : IN(UPPER_CASE, cp))
+            return false;
+        if (IN(CASED, cp) && !IN(LOWER_CASE, cp) && !IN(UPPER_CASE, cp))
+            return false; /* a title case letter is neither */
+        some |= upper ? IN(UPPER_CASE, cp) : IN(LOWER_CASE, cp);
+    }
+    return some;
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
 static bool is_stripped(const char *c, struct str chars)
 {
-    return chars.ptr ? str_has(chars, str_slice(c, utf8_len(*c))) : utf8_is_space(utf8_get(c));
+    return chars.ptr ? str_has(chars, str_slice(c, utf8_len(*c))) : jinja_is_space(utf8_get(c));
 }
 
 struct str jinja_strip(struct str s, struct str chars, bool left, bool right)

@@ -36,7 +36,10 @@ static void fail_limit(struct jinja_run *run, const char *what)
 bool jinja_spend(struct jinja_run *run, uint64_t n)
 {
     run->steps += n;
-    if (run->steps > TEMPLATE_MAX_STEPS)
+    if (run->max_steps && run->steps > run->max_steps && run->r == 0)
+        run->r = err_set(run->e, -EAGAIN, "line %u: more than %llu steps", run->line,
+                         (unsigned long long)run->max_steps);
+    else if (run->steps > TEMPLATE_MAX_STEPS)
         fail_limit(run, "the template takes too many steps");
     else if (run->out->len > TEMPLATE_MAX_OUTPUT)
         fail_limit(run, "the template writes too much");
@@ -64,11 +67,17 @@ struct jinja_value jinja_str_from_buf(struct jinja_run *run, struct buf *b)
     return jinja_str(str_slice(copy, n));
 }
 
-struct jinja_value jinja_list_new(struct jinja_run *run)
+struct jinja_value jinja_list_of(struct jinja_run *run, enum jinja_list_form form)
 {
     struct jinja_list *l = jinja_alloc(run, sizeof(*l));
 
+    l->form = form;
     return (struct jinja_value){.kind = JINJA_V_LIST, .list = l};
+}
+
+struct jinja_value jinja_list_new(struct jinja_run *run)
+{
+    return jinja_list_of(run, JINJA_LIST_PLAIN);
 }
 
 void jinja_list_push(struct jinja_run *run, struct jinja_value list, struct jinja_value item)
@@ -108,7 +117,7 @@ void jinja_map_set(struct jinja_run *run, struct jinja_value map, struct jinja_v
                    struct jinja_value value)
 {
     struct jinja_map *m = map.map;
-    struct jinja_pair *p = find_pair(run, m, key);
+    struct jinja_pair *p = jinja_check_key(run, key) ? find_pair(run, m, key) : NULL;
 
     if (p) {
         p->value = value;
@@ -153,7 +162,7 @@ struct jinja_value jinja_from_json(struct jinja_run *run, const struct json *v)
     case JSON_KIND_STRING:
         return jinja_str(str_from(json_cstr(v)));
     case JSON_KIND_NUMBER:
-        if (json_i64(v, &i))
+        if (!json_is_float(v) && json_i64(v, &i))
             return jinja_int(i);
         (void)json_f64(v, &f);
         return jinja_float(f);
@@ -179,8 +188,12 @@ int64_t jinja_length(struct jinja_value v)
         for (size_t i = 0; i < v.s.len; i++)
             n += !utf8_is_continuation(v.s.ptr[i]);
         return n;
+    case JINJA_V_UNDEFINED:
+        return 0;
     case JINJA_V_LIST:
-        return (int64_t)v.list->n;
+        return v.list->form == JINJA_LIST_ITERATOR ? -1 : (int64_t)v.list->n;
+    case JINJA_V_LOOP:
+        return (int64_t)v.loop->items->n;
     case JINJA_V_MAP:
         return (int64_t)v.map->n;
     case JINJA_V_OBJECT:
@@ -205,14 +218,16 @@ bool jinja_truth(struct jinja_value v)
     case JINJA_V_STR:
         return v.s.len > 0;
     case JINJA_V_LIST:
-        return v.list->n > 0;
+        return v.list->form == JINJA_LIST_ITERATOR || v.list->n > 0;
     case JINJA_V_MAP:
-        return v.map->is_namespace || v.map->n > 0;
+        return v.map->n > 0;
     case JINJA_V_OBJECT:
         return json_first(v.object) != NULL;
+    case JINJA_V_SPACE:
     case JINJA_V_LOOP:
     case JINJA_V_MACRO:
     case JINJA_V_FUNCTION:
+    case JINJA_V_METHOD:
         return true;
     }
     return false;
@@ -225,8 +240,9 @@ const char *jinja_kind_name(struct jinja_value v)
         [JINJA_V_BOOL] = "a boolean",      [JINJA_V_INT] = "a number",
         [JINJA_V_FLOAT] = "a number",      [JINJA_V_STR] = "a string",
         [JINJA_V_LIST] = "a list",         [JINJA_V_MAP] = "a mapping",
-        [JINJA_V_OBJECT] = "a mapping",    [JINJA_V_LOOP] = "a loop",
-        [JINJA_V_MACRO] = "a macro",       [JINJA_V_FUNCTION] = "a function",
+        [JINJA_V_OBJECT] = "a mapping",    [JINJA_V_SPACE] = "a namespace",
+        [JINJA_V_LOOP] = "a loop",         [JINJA_V_MACRO] = "a macro",
+        [JINJA_V_FUNCTION] = "a function", [JINJA_V_METHOD] = "a method",
     };
 
     return names[v.kind];
@@ -291,6 +307,12 @@ static bool equal_maps(struct jinja_run *run, struct jinja_value a, struct jinja
     return true;
 }
 
+/* Whether lists of that form are equal when their items are; others are equal to themselves. */
+static bool compares(enum jinja_list_form form)
+{
+    return form != JINJA_LIST_VALUES && form != JINJA_LIST_ITERATOR;
+}
+
 bool jinja_equal(struct jinja_run *run, struct jinja_value a, struct jinja_value b)
 {
     if (jinja_is_number(a) && jinja_is_number(b))
@@ -303,7 +325,10 @@ bool jinja_equal(struct jinja_run *run, struct jinja_value a, struct jinja_value
     case JINJA_V_STR:
         return str_eq(a.s, b.s);
     case JINJA_V_LIST:
-        return equal_lists(run, a.list, b.list);
+        return a.list == b.list || (a.list->form == b.list->form && compares(a.list->form) &&
+                                    equal_lists(run, a.list, b.list));
+    case JINJA_V_SPACE:
+        return a.map == b.map;
     case JINJA_V_MACRO:
         return a.macro == b.macro;
     case JINJA_V_FUNCTION:
@@ -321,7 +346,8 @@ int jinja_compare(struct jinja_run *run, struct jinja_value a, struct jinja_valu
         return compare_numbers(a, b);
     if (a.kind == JINJA_V_STR && b.kind == JINJA_V_STR)
         return str_cmp(a.s, b.s); /* UTF-8 sorts as its code points do */
-    if (a.kind == JINJA_V_LIST && b.kind == JINJA_V_LIST) {
+    if (a.kind == JINJA_V_LIST && b.kind == JINJA_V_LIST && a.list->form == b.list->form &&
+        a.list->form <= JINJA_LIST_TUPLE) {
         for (size_t i = 0; i < a.list->n && i < b.list->n && jinja_spend(run, 1); i++)
             if (!jinja_equal(run, a.list->items[i], b.list->items[i]))
                 return jinja_compare(run, a.list->items[i], b.list->items[i]);
@@ -340,11 +366,13 @@ bool jinja_contains(struct jinja_run *run, struct jinja_value all, struct jinja_
         return str_has(all.s, item.s);
     }
     if (jinja_is_map(all))
-        return jinja_member(run, all, item).kind != JINJA_V_UNDEFINED;
+        return jinja_check_key(run, item) && jinja_has_member(run, all, item);
     if (all.kind == JINJA_V_UNDEFINED)
         return false;
     if (all.kind != JINJA_V_LIST)
         return jinja_fail(run, "%s contains nothing", jinja_kind_name(all)).b;
+    if (all.list->form == JINJA_LIST_KEYS && !jinja_check_key(run, item))
+        return false;
     for (size_t i = 0; i < all.list->n && jinja_spend(run, 1); i++)
         if (jinja_equal(run, all.list->items[i], item))
             return true;
@@ -352,6 +380,34 @@ bool jinja_contains(struct jinja_run *run, struct jinja_value all, struct jinja_
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
+
+static bool can_be_key(struct jinja_value v)
+{
+    if (jinja_is_map(v))
+        return false;
+    if (v.kind != JINJA_V_LIST)
+        return true;
+    if (v.list->form != JINJA_LIST_TUPLE)
+        return v.list->form == JINJA_LIST_RANGE || v.list->form >= JINJA_LIST_VALUES;
+    for (size_t i = 0; i < v.list->n; i++)
+        if (!can_be_key(v.list->items[i]))
+            return false;
+    return true;
+}
+
+bool jinja_check_key(struct jinja_run *run, struct jinja_value key)
+{
+    if (!can_be_key(key))
+        (void)jinja_fail(run, "%s cannot be a key", jinja_kind_name(key));
+    return run->r == 0;
+}
+
+bool jinja_has_member(struct jinja_run *run, struct jinja_value map, struct jinja_value key)
+{
+    if (map.kind != JINJA_V_OBJECT)
+        return find_pair(run, map.map, key) != NULL;
+    return jinja_member(run, map, key).kind != JINJA_V_UNDEFINED;
+}
 
 struct jinja_value jinja_member(struct jinja_run *run, struct jinja_value map,
                                 struct jinja_value key)
@@ -379,9 +435,9 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(json_key(*x), json_key(*y));
 }
 
-/* Members of an object in the order of their keys. */
-static const struct json **sorted_members(struct jinja_run *run, const struct json *object,
-                                          size_t *ret_n)
+/* Members of an object as they came, or in the order of their keys. */
+static const struct json **members_of(struct jinja_run *run, const struct json *object,
+                                      size_t *ret_n)
 {
     size_t n = 0, len = json_len(object);
     const struct json **all = jinja_alloc(run, len * sizeof(struct json *));
@@ -389,7 +445,7 @@ static const struct json **sorted_members(struct jinja_run *run, const struct js
     (void)jinja_spend(run, len);
     JSON_FOREACH (m, object)
         all[n++] = m;
-    if (n > 1)
+    if (n > 1 && run->old_prints)
         qsort(all, n, sizeof(struct json *), compare_keys);
     *ret_n = n;
     return all;
@@ -398,7 +454,7 @@ static const struct json **sorted_members(struct jinja_run *run, const struct js
 static void push_pair(struct jinja_run *run, struct jinja_value list, struct jinja_value key,
                       struct jinja_value value)
 {
-    struct jinja_value pair = jinja_list_new(run);
+    struct jinja_value pair = jinja_list_of(run, JINJA_LIST_TUPLE);
 
     jinja_list_push(run, pair, key);
     jinja_list_push(run, pair, value);
@@ -407,16 +463,16 @@ static void push_pair(struct jinja_run *run, struct jinja_value list, struct jin
 
 struct jinja_value jinja_items(struct jinja_run *run, struct jinja_value map)
 {
-    struct jinja_value list = jinja_list_new(run);
+    struct jinja_value list = jinja_list_of(run, JINJA_LIST_ITEMS);
 
     if (map.kind == JINJA_V_OBJECT) {
         size_t n;
-        const struct json **members = sorted_members(run, map.object, &n);
+        const struct json **members = members_of(run, map.object, &n);
 
         for (size_t i = 0; i < n && run->r == 0; i++)
             push_pair(run, list, jinja_str(str_from(json_key(members[i]))),
                       jinja_from_json(run, members[i]));
-    } else if (map.kind == JINJA_V_MAP) {
+    } else if (map.kind == JINJA_V_MAP || map.kind == JINJA_V_SPACE) {
         for (size_t i = 0; i < map.map->n && jinja_spend(run, 1); i++)
             push_pair(run, list, map.map->pairs[i].key, map.map->pairs[i].value);
     } else {
@@ -440,6 +496,13 @@ struct jinja_value jinja_iterate(struct jinja_run *run, struct jinja_value v)
 {
     struct jinja_value list, items;
 
+    if (jinja_is_list(v, JINJA_LIST_ITERATOR)) {
+        list = jinja_list_new(run); /* what is left of it, and then nothing */
+        *list.list = (struct jinja_list){.items = v.list->items, .n = v.list->n, .cap = v.list->n};
+        v.list->items = NULL;
+        v.list->n = v.list->cap = 0;
+        return list;
+    }
     if (v.kind == JINJA_V_LIST)
         return v;
     if (v.kind == JINJA_V_STR)
@@ -493,15 +556,46 @@ static struct jinja_value loop_attribute(const struct jinja_loop *l, struct str 
     return str_is(name, "nextitem") ? loop_neighbour(l, true) : jinja_undefined();
 }
 
+static struct jinja_value bound_method(struct jinja_run *run, struct jinja_value of,
+                                       struct str name)
+{
+    const struct jinja_builtin *found = jinja_find_method(of, name);
+    struct jinja_method *m;
+
+    if (!found)
+        return jinja_undefined();
+    m = jinja_alloc(run, sizeof(*m));
+    *m = (struct jinja_method){of, found};
+    return (struct jinja_value){.kind = JINJA_V_METHOD, .method = m};
+}
+
+/* What a value itself has under that name, before what it holds. */
+static struct jinja_value own_attribute(struct jinja_run *run, struct jinja_value of,
+                                        struct str name)
+{
+    if (of.kind == JINJA_V_LOOP) {
+        struct jinja_value v = loop_attribute(of.loop, name);
+
+        return v.kind != JINJA_V_UNDEFINED ? v : bound_method(run, of, name);
+    }
+    if (of.kind == JINJA_V_MACRO && str_is(name, "name"))
+        return jinja_str(of.macro->node->name);
+    return bound_method(run, of, name);
+}
+
 struct jinja_value jinja_attribute(struct jinja_run *run, struct jinja_value of, struct str name)
 {
-    if (jinja_is_map(of))
-        return jinja_member(run, of, jinja_str(name));
-    if (of.kind == JINJA_V_LOOP)
-        return loop_attribute(of.loop, name);
+    struct jinja_value v;
+
     if (of.kind == JINJA_V_UNDEFINED)
         return jinja_fail(run, "cannot read \"%.*s\" of undefined", STR_ARG(str_head(name, 64)));
-    return jinja_undefined();
+    if (of.kind == JINJA_V_SPACE)
+        return jinja_member(run, of, jinja_str(name));
+    if (run->old_prints && jinja_is_map(of))
+        return jinja_member(run, of, jinja_str(name));
+    v = own_attribute(run, of, name);
+    return v.kind == JINJA_V_UNDEFINED && jinja_is_map(of) ? jinja_member(run, of, jinja_str(name))
+                                                           : v;
 }
 
 static struct jinja_value character_at(struct jinja_run *run, struct str s, int64_t i)
@@ -522,69 +616,19 @@ struct jinja_value jinja_item(struct jinja_run *run, struct jinja_value of, stru
 {
     int64_t i = 0;
 
-    if (jinja_is_map(of))
-        return jinja_member(run, of, key);
     if (of.kind == JINJA_V_UNDEFINED)
         return jinja_fail(run, "cannot index undefined");
+    if (jinja_is_map(of) && can_be_key(key) && jinja_has_member(run, of, key))
+        return jinja_member(run, of, key);
     if (key.kind == JINJA_V_STR)
         return jinja_attribute(run, of, key.s);
     if (!jinja_as_int(key, &i))
         return jinja_undefined();
     if (of.kind == JINJA_V_STR)
         return character_at(run, of.s, i);
-    if (of.kind != JINJA_V_LIST)
+    if (of.kind != JINJA_V_LIST || of.list->form >= JINJA_LIST_KEYS)
         return jinja_undefined();
     if (i < 0)
         i += (int64_t)of.list->n;
     return i >= 0 && i < (int64_t)of.list->n ? of.list->items[i] : jinja_undefined();
-}
-
-/* --- arguments -------------------------------------------------------------------------------- */
-
-static const struct jinja_value *find_arg(const struct jinja_args *args, size_t i, const char *name)
-{
-    for (size_t k = 0; k < args->n; k++) {
-        bool positional = !args->names || args->names[k].len == 0;
-
-        if (positional ? k == i : name && str_is(args->names[k], name))
-            return &args->values[k];
-    }
-    return NULL;
-}
-
-struct jinja_value jinja_arg(const struct jinja_args *args, size_t i, const char *name)
-{
-    const struct jinja_value *v = find_arg(args, i, name);
-
-    return v ? *v : jinja_undefined();
-}
-
-bool jinja_has_arg(const struct jinja_args *args, size_t i, const char *name)
-{
-    return find_arg(args, i, name) != NULL;
-}
-
-struct str jinja_arg_str(struct jinja_run *run, const struct jinja_args *args, size_t i,
-                         const char *name, struct str fallback)
-{
-    const struct jinja_value *v = find_arg(args, i, name);
-
-    if (!v || v->kind == JINJA_V_NONE)
-        return fallback;
-    if (v->kind != JINJA_V_STR)
-        (void)jinja_fail(run, "%.*s: argument %zu is %s and not a string", STR_ARG(args->callee),
-                         i + 1, jinja_kind_name(*v));
-    return v->kind == JINJA_V_STR ? v->s : fallback;
-}
-
-int64_t jinja_arg_int(struct jinja_run *run, const struct jinja_args *args, size_t i,
-                      const char *name, int64_t fallback)
-{
-    const struct jinja_value *v = find_arg(args, i, name);
-    int64_t n = fallback;
-
-    if (v && v->kind != JINJA_V_NONE && !jinja_as_int(*v, &n))
-        (void)jinja_fail(run, "%.*s: argument %zu is %s and not a whole number",
-                         STR_ARG(args->callee), i + 1, jinja_kind_name(*v));
-    return n;
 }

@@ -30,19 +30,9 @@ static const struct newer_range *find(uint32_t cp)
 /* Offset of the first such character from @at on; text.len when there is none. */
 static size_t next_newer(struct str text, size_t at)
 {
-    uint64_t eight;
+    while ((at = utf8_skip_ascii(text, at)) < text.len) {
+        size_t n = utf8_len(text.ptr[at]);
 
-    while (at < text.len) {
-        size_t n;
-
-        if (at + 8 <= text.len) { /* most text is ASCII */
-            memcpy(&eight, text.ptr + at, 8);
-            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
-                at += 8;
-                continue;
-            }
-        }
-        n = utf8_len(text.ptr[at]);
         if (n > 2 && find(utf8_get(text.ptr + at)))
             break;
         at += n;

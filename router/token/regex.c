@@ -76,10 +76,14 @@ static int translate_escape(struct translation *t, struct err *e)
             return err_set(e, -ENOTSUP, "\\W inside a character class");
         put_class(t, true, word);
         return 0;
+    case 'X': /* grapheme clusters of newer Unicode there */
+        if (t->flavour != REGEX_RUST)
+            return err_set(e, -ENOTSUP, "\\X in a pattern");
+        buf_put_cstr(&t->out, "\\X");
+        return 0;
     case 'h': /* a hexadecimal digit there, a blank here */
     case 'H':
     case 'R':
-    case 'X':
     case 'Z':
     case 'g':
     case 'k':

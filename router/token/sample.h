@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two tiny tokenizers for tests and fuzzers: one byte-level, one with byte fallback. Both hold
- * every byte, so any text encodes, and added tokens of each kind.
+ * Tiny tokenizers for tests and fuzzers, with added tokens of each kind: one byte-level, one with
+ * byte fallback (both hold every byte), one Unigram, one WordPiece.
  */
 #pragma once
 
@@ -111,4 +111,31 @@ static inline void sample_fallback(struct buf *out)
     buf_put_cstr(out, "},\"merges\":");
     sample_merges(out, pairs);
     buf_put_cstr(out, "}}");
+}
+
+static inline void sample_unigram(struct buf *out)
+{
+    buf_printf(out, "{\"added_tokens\":[%s],", SAMPLE_ADDED);
+    buf_put_cstr(out,
+                 "\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"Metaspace\","
+                 "\"replacement\":\"\xe2\x96\x81\"},\"decoder\":{\"type\":\"Sequence\","
+                 "\"decoders\":[{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"},{"
+                 "\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},\"model\":{\"type\":\"Unigram\","
+                 "\"unk_id\":0,\"byte_fallback\":true,\"vocab\":[[\"<unk>\",0]");
+    for (unsigned byte = 0; byte < 256; byte++)
+        buf_printf(out, ",[\"<0x%02X>\",-9]", byte);
+    buf_put_cstr(out, ",[\"\xe2\x96\x81\",-2],[\"a\",-3],[\"b\",-3.5],[\"ab\",-5],[\"ba\",-6.5],"
+                      "[\"aba\",-7],[\"\xe2\x96\x81"
+                      "b\",-4]]}}");
+}
+
+static inline void sample_wordpiece(struct buf *out)
+{
+    buf_printf(out, "{\"added_tokens\":[%s],", SAMPLE_ADDED);
+    buf_put_cstr(
+        out, "\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
+             "\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},"
+             "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,"
+             "\"b\":2,\"##a\":3,\"##b\":4,\"##ab\":5,\"aba\":6,\".\":7,\"n\":8,\"'\":9,\"t\":10}"
+             "}}");
 }

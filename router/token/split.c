@@ -6,14 +6,14 @@
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
 #include "lib/base/mem.h"
+#include "router/token/decode.h"
 #include "router/token/newer.h"
 #include "router/token/regex.h"
 #include "router/token/utf8.h"
 
-/* GPT-2's words, which "ByteLevel" cuts at unless told not to. */
-#define GPT2_WORDS                                                                                 \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define PUNCTUATION "[!-/:-@\\[-`{-~\\p{P}]"
+#include "router/token/punctuation.inc"
+
+enum { SCAN_BATCH = 256 };
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
@@ -33,7 +33,18 @@ static int add_regex(struct split *sp, const char *pattern, enum regex_flavour f
     struct split_step *step = add_step(sp, SPLIT_REGEX);
 
     step->behavior = behavior;
+    step->letters = sp->byte_level;
+    if (flavour == REGEX_ONIGURUMA)
+        step->scan = scan_of(str_from(pattern));
     return regex_compile(&step->regex, str_from(pattern), flavour, e);
+}
+
+static int add_punctuation(struct split *sp, enum split_behavior behavior, struct err *e)
+{
+    int r = add_regex(sp, PUNCTUATION, REGEX_RUST, behavior, e);
+
+    sp->steps[sp->n_steps - 1].exact = true;
+    return r;
 }
 
 static int parse_behavior(const char *name, enum split_behavior *ret, struct err *e)
@@ -57,13 +68,16 @@ static int parse_behavior(const char *name, enum split_behavior *ret, struct err
 static int load_byte_level(struct split *sp, const struct json *config, struct err *e)
 {
     bool prefix_space = true, use_regex = true;
+    int r = 0;
 
     (void)json_get_bool(config, "add_prefix_space", &prefix_space);
     (void)json_get_bool(config, "use_regex", &use_regex);
     if (prefix_space)
         (void)add_step(sp, SPLIT_PREFIX_SPACE);
+    if (use_regex)
+        r = add_regex(sp, SCAN_PATTERN_GPT2, REGEX_ONIGURUMA, SPLIT_ISOLATED, e);
     sp->byte_level = true;
-    return use_regex ? add_regex(sp, GPT2_WORDS, REGEX_ONIGURUMA, SPLIT_ISOLATED, e) : 0;
+    return r;
 }
 
 static int load_split(struct split *sp, const struct json *config, struct err *e)
@@ -150,7 +164,7 @@ static int load_punctuation(struct split *sp, const struct json *config, struct 
     const char *name = json_get_cstr(config, "behavior");
     int r = name ? parse_behavior(name, &behavior, e) : 0;
 
-    return r < 0 ? r : add_regex(sp, PUNCTUATION, REGEX_RUST, behavior, e);
+    return r < 0 ? r : add_punctuation(sp, behavior, e);
 }
 
 static int load_whitespace(struct split *sp, struct err *e)
@@ -159,6 +173,22 @@ static int load_whitespace(struct split *sp, struct err *e)
 
     sp->steps[sp->n_steps - 1].invert = true;
     return r;
+}
+
+static int load_bert(struct split *sp, struct err *e)
+{
+    int r = add_regex(sp, "\\s", REGEX_RUST, SPLIT_REMOVED, e);
+
+    return r < 0 ? r : add_punctuation(sp, SPLIT_ISOLATED, e);
+}
+
+static int load_delimiter(struct split *sp, const struct json *config, struct err *e)
+{
+    const char *delimiter = json_get_cstr(config, "delimiter");
+
+    if (!delimiter || !*delimiter)
+        return err_set(e, -EINVAL, "delimiter is missing");
+    return add_regex(sp, delimiter, REGEX_LITERAL, SPLIT_REMOVED, e);
 }
 
 static int load_typed(struct split *sp, const char *type, const struct json *config, int depth,
@@ -180,6 +210,10 @@ static int load_typed(struct split *sp, const char *type, const struct json *con
         return load_whitespace(sp, e);
     if (strcmp(type, "WhitespaceSplit") == 0)
         return add_regex(sp, "\\s", REGEX_RUST, SPLIT_REMOVED, e);
+    if (strcmp(type, "BertPreTokenizer") == 0)
+        return load_bert(sp, e);
+    if (strcmp(type, "CharDelimiterSplit") == 0)
+        return load_delimiter(sp, config, e);
     return err_set(e, -ENOTSUP, "type \"%s\" is not supported", type);
 }
 
@@ -191,8 +225,8 @@ static int load_any(struct split *sp, const struct json *config, int depth, stru
         return err_set(e, -EINVAL, "type is missing");
     if (sp->n_steps + 2 > SPLIT_MAX_STEPS || depth > SPLIT_MAX_STEPS)
         return err_set(e, -E2BIG, "more than %d steps", SPLIT_MAX_STEPS);
-    /* What follows would see the byte alphabet and not the text. */
-    if (sp->byte_level)
+    /* What follows sees the byte alphabet and not the text. */
+    if (sp->byte_level && (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Metaspace") == 0))
         return err_set(e, -ENOTSUP, "%s after ByteLevel is not supported", type);
     return load_typed(sp, type, config, depth, e);
 }
@@ -218,17 +252,25 @@ void split_work_done(struct split_work *w)
     buf_done(&w->text);
     buf_done(&w->rewritten);
     buf_done(&w->matched);
+    buf_done(&w->letters);
     *w = (struct split_work){0};
+}
+
+/* Room for @n more. */
+static struct split_span *reserve_spans(struct split_spans *s, size_t n)
+{
+    if (s->cap - s->len < n) {
+        s->cap = s->cap ? s->cap * 2 : 1024;
+        s->ptr = xreallocarray(s->ptr, s->cap, sizeof(*s->ptr));
+    }
+    return s->ptr + s->len;
 }
 
 static void push_span(struct split_spans *s, size_t start, size_t end)
 {
     if (start == end)
         return;
-    if (s->len == s->cap) {
-        s->cap = s->cap ? s->cap * 2 : 1024;
-        s->ptr = xreallocarray(s->ptr, s->cap, sizeof(*s->ptr));
-    }
+    (void)reserve_spans(s, 1);
     s->ptr[s->len++] = (struct split_span){(uint32_t)start, (uint32_t)end};
 }
 
@@ -288,6 +330,40 @@ static void cut(struct cutter *c, size_t start, size_t end, bool match)
     c->after_match = match;
 }
 
+/* Whether each match becomes a word, when there is nothing between them. */
+static bool keeps_matches(const struct split_step *step)
+{
+    return step->behavior == SPLIT_ISOLATED || (step->behavior == SPLIT_REMOVED && step->invert);
+}
+
+/* Patterns that are matched by hand match everywhere: their matches are the words. */
+static int cut_scanned(const struct split_step *step, struct split_spans *out,
+                       struct regex_scratch *scratch, struct str part, size_t base)
+{
+    size_t from = 0, start, end, n;
+
+    while (from < part.len) {
+        struct split_span *spans = reserve_spans(out, SCAN_BATCH);
+        int r = REGEX_FOUND;
+
+        n = scan_matches(step->scan, part, from, spans, SCAN_BATCH);
+        from = n > 0 ? spans[n - 1].end : from;
+        for (size_t i = 0; base > 0 && i < n; i++) {
+            spans[i].start += (uint32_t)base;
+            spans[i].end += (uint32_t)base;
+        }
+        out->len += n;
+        if (n == SCAN_BATCH || from == part.len)
+            continue;
+        r = regex_find(step->regex, scratch, part, from, &start, &end);
+        if (r < 0)
+            return r;
+        push_span(out, base + from, base + end);
+        from = end;
+    }
+    return 0;
+}
+
 static int cut_span(const struct split_step *step, struct split_spans *out,
                     struct regex_scratch *scratch, struct str text, struct split_span span)
 {
@@ -296,6 +372,8 @@ static int cut_span(const struct split_step *step, struct split_spans *out,
     struct str part = {text.ptr + span.start, span.end - span.start};
     size_t done = 0, from = 0, start, end;
 
+    if (step->scan.kind != SCAN_NONE && keeps_matches(step))
+        return cut_scanned(step, out, scratch, part, span.start);
     while (from < part.len) {
         int r = regex_find(step->regex, scratch, part, from, &start, &end);
 
@@ -336,6 +414,36 @@ static int run_regex(const struct split_step *step, struct split_work *w,
 
         if (r < 0)
             return r;
+    }
+    swap_spans(w);
+    return 0;
+}
+
+/* The same over the letters that stand for the bytes of each span, of which no pattern sees more. */
+static int run_on_letters(const struct split_step *step, struct split_work *w,
+                          struct regex_scratch *scratch, struct str text)
+{
+    for (size_t i = 0; i < w->spans.len; i++) {
+        struct split_span span = w->spans.ptr[i];
+        size_t first = w->next.len, at = 0, byte = span.start;
+        int r;
+
+        buf_clear(&w->letters);
+        decode_put_letters(str_slice(text.ptr + span.start, span.end - span.start), &w->letters);
+        r = cut_span(step, &w->next, scratch, buf_str(&w->letters),
+                     (struct split_span){0, (uint32_t)w->letters.len});
+        if (r < 0)
+            return r;
+        for (size_t k = first; k < w->next.len; k++) {
+            struct split_span *cut = &w->next.ptr[k];
+
+            for (; at < cut->start; byte++)
+                at += utf8_len(buf_data(&w->letters)[at]);
+            cut->start = (uint32_t)byte;
+            for (; at < cut->end; byte++)
+                at += utf8_len(buf_data(&w->letters)[at]);
+            cut->end = (uint32_t)byte;
+        }
     }
     swap_spans(w);
     return 0;
@@ -391,9 +499,11 @@ static struct str rewrite(const struct split_step *step, struct split_work *w, s
 int split_run(const struct split *sp, struct split_work *w, struct regex_scratch *scratch,
               struct str text, bool at_start, struct str *ret_text)
 {
-    struct str matched = newer_replaced(text, &w->matched);
+    struct str matched = text;
     int r = 0;
 
+    if (sp->n_steps > 0)
+        matched = newer_replaced(text, &w->matched);
     w->spans.len = w->next.len = 0;
     push_span(&w->spans, 0, text.len);
     for (size_t i = 0; r == 0 && i < sp->n_steps; i++) {
@@ -403,8 +513,10 @@ int split_run(const struct split *sp, struct split_work *w, struct regex_scratch
             text = rewrite(step, w, text, at_start);
             matched = newer_replaced(text, &w->matched);
         }
-        if (step->regex)
-            r = run_regex(step, w, scratch, matched);
+        if (step->letters)
+            r = run_on_letters(step, w, scratch, text);
+        else if (step->regex)
+            r = run_regex(step, w, scratch, step->exact ? text : matched);
     }
     if (r == 0)
         *ret_text = text;

@@ -12,6 +12,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/str.h"
+#include "router/token/scan.h"
 
 struct err;
 struct json;
@@ -36,8 +37,11 @@ enum split_prepend { SPLIT_PREPEND_ALWAYS, SPLIT_PREPEND_FIRST, SPLIT_PREPEND_NE
 struct split_step {
     enum split_kind kind;
     struct regex *regex; /* owned; also what Metaspace cuts at, NULL when it does not cut */
+    struct scan scan;    /* how to match it by hand, if it is one of those */
     enum split_behavior behavior;
-    bool invert; /* the pattern describes what is kept */
+    bool invert;  /* the pattern describes what is kept */
+    bool exact;   /* the pattern lists characters, and must see the text without newer.h */
+    bool letters; /* after ByteLevel: the pattern sees the byte alphabet */
     enum split_prepend prepend;
     char mark[4]; /* Metaspace: what a space becomes */
     size_t mark_len;
@@ -54,10 +58,6 @@ struct split {
 MUST_CHECK int split_load(struct split *sp, const struct json *config, struct err *e);
 void split_done(struct split *sp);
 
-struct split_span {
-    uint32_t start, end;
-};
-
 struct split_spans {
     struct split_span *ptr;
     size_t len, cap;
@@ -67,6 +67,7 @@ struct split_spans {
 struct split_work {
     struct split_spans spans, next; /* spans: the words found by the last run */
     struct buf text, rewritten;
+    struct buf letters;
     struct buf matched; /* what patterns see in place of the text, see newer.h */
 };
 

@@ -10,10 +10,13 @@ struct template
 {
     struct arena *a; /* owned; holds the source and the tree */
     struct jinja_node *body;
+    enum template_style style;
 };
 
+const char *const TEMPLATE_STYLE_WORDS[] = {"transformers", "dynamo-0.9", NULL};
+
 /*
- * The reference takes these two marks out as text, before parsing, so what stands around them is
+ * The reference of 0.9.0 takes these two marks out as text, before parsing, so what stands around them is
  * not trimmed. Other spellings of the tags are parsed, and do nothing either.
  */
 static struct str without_marks(struct arena *a, struct str source)
@@ -34,7 +37,8 @@ static struct str without_marks(struct arena *a, struct str source)
     return str_slice(arena_strdup(a, buf_str(&out)), out.len);
 }
 
-int template_parse(struct template **ret, struct str source, struct err *e)
+int template_parse(struct template **ret, struct str source, enum template_style style,
+                   struct err *e)
 {
     AUTO(template_free) struct template *t = xcalloc(1, sizeof(*t));
     struct jinja_token *tokens = NULL;
@@ -46,7 +50,12 @@ int template_parse(struct template **ret, struct str source, struct err *e)
     if (!str_is_utf8(source))
         return err_set(e, -EINVAL, "chat template: not UTF-8");
     t->a = arena_new();
-    r = jinja_lex(without_marks(t->a, source), t->a, &tokens, e);
+    t->style = style;
+    if (style == TEMPLATE_DYNAMO_0_9)
+        source = without_marks(t->a, source);
+    else
+        source = str_slice(arena_strdup(t->a, source), source.len);
+    r = jinja_lex(source, t->a, &tokens, e);
     if (r == 0)
         r = jinja_parse(tokens, t->a, &t->body, e);
     if (r < 0)
@@ -64,13 +73,20 @@ struct template *template_free(struct template *t)
     return NULL;
 }
 
-int template_render(const struct template *t, const struct json *vars, const struct json *over,
-                    const struct tm *now, struct buf *out, struct err *e)
+int template_render(const struct template *t, const struct template_context *in, struct buf *out,
+                    struct err *e)
 {
     AUTO(arena_free) struct arena *a = arena_new();
     AUTO(buf_done) struct buf text = BUF_NULL;
-    struct jinja_run run = {
-        .a = a, .out = &text, .vars = vars, .over = over, .now = now, .line = 1, .e = e};
+    struct jinja_run run = {.a = a,
+                            .out = &text,
+                            .vars = in->vars,
+                            .over = in->over,
+                            .now = in->now,
+                            .max_steps = in->steps,
+                            .line = 1,
+                            .e = e,
+                            .old_prints = t->style == TEMPLATE_DYNAMO_0_9};
 
     jinja_exec(&run, t->body);
     if (run.r < 0)

@@ -29,11 +29,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!vars && json_parse(&vars, STR(VARS), &e) < 0)
         abort();
-    if (template_parse(&t, str_slice(data, size), &e) < 0) {
+    if (template_parse(&t, str_slice(data, size), (enum template_style)(size % 2), &e) < 0) {
         assert(e.text[0]);
         return 0;
     }
-    r = template_render(t, vars, NULL, &now, &out, &e);
+    r = template_render(t, &(struct template_context){.vars = vars, .now = &now}, &out, &e);
     assert(r == 0 ? str_is_utf8(buf_str(&out)) : e.text[0] && out.len == 0);
     return 0;
 }

@@ -6,19 +6,13 @@
 
 #include "lib/base/err.h"
 #include "router/token/regex.h"
+#include "router/token/sentencepiece.h"
 #include "router/token/tokenizer_model.h"
 #include "router/token/utf8.h"
+#include "router/token/word_cache.h"
 
-/* One cache line each; a word that does not fit is encoded every time. */
-enum { CACHE_SLOTS = 16384, CACHE_KEY = 30, CACHE_IDS = 8 };
-
+enum { BATCH = 32 };           /* words looked up at a time */
 enum { KEEP_BELOW = 1 << 20 }; /* bytes of text up to which working memory is kept for the next */
-
-struct cached_word {
-    uint8_t len, n_ids;
-    char key[CACHE_KEY];
-    uint32_t ids[CACHE_IDS];
-};
 
 struct tokenizer_scratch {
     const struct tokenizer *owner;
@@ -26,7 +20,9 @@ struct tokenizer_scratch {
     struct normalize_work normalize;
     struct split_work split;
     struct bpe_work bpe;
-    struct cached_word *cache;
+    struct unigram_work unigram;
+    struct word_cache cache;
+    bool met_unknown; /* in a model that fails on it */
 };
 
 /* --- ids and scratch -------------------------------------------------------------------------- */
@@ -53,7 +49,7 @@ struct tokenizer_scratch *tokenizer_scratch_new(const struct tokenizer *t)
 
     s->owner = t;
     s->regex = regex_scratch_new();
-    s->cache = xcalloc(CACHE_SLOTS, sizeof(*s->cache));
+    word_cache_init(&s->cache);
     return s;
 }
 
@@ -65,67 +61,124 @@ struct tokenizer_scratch *tokenizer_scratch_free(struct tokenizer_scratch *s)
     normalize_work_done(&s->normalize);
     split_work_done(&s->split);
     bpe_work_done(&s->bpe);
-    free(s->cache);
+    unigram_work_done(&s->unigram);
+    word_cache_done(&s->cache);
     free(s);
     return NULL;
 }
 
 /* --- encoding --------------------------------------------------------------------------------- */
 
-static void encode_word(const struct tokenizer *t, struct tokenizer_scratch *s, struct str word,
-                        struct token_ids *out)
+/* The word, or what stands for unknown ones. */
+static uint32_t find_word(const struct tokenizer *t, struct str word)
 {
-    struct cached_word *c;
-    size_t before = out->len, n;
+    uint32_t id = vocab_find(&t->model, word);
 
-    if (word.len > CACHE_KEY) {
+    return id != VOCAB_NONE ? id : t->unknown_word;
+}
+
+/* Whether each character of @word is a piece: the library asks for that. */
+static bool knows_all(const struct tokenizer *t, struct str word)
+{
+    for (size_t i = 0, n; i < word.len; i += n) {
+        n = utf8_len(word.ptr[i]);
+        if (vocab_find(&t->model, str_slice(word.ptr + i, n)) == VOCAB_NONE)
+            return false;
+    }
+    return true;
+}
+
+static bool is_known(const struct tokenizer *t, struct str word)
+{
+    return t->kind == TOKENIZER_WORDLEVEL ? vocab_find(&t->model, word) != VOCAB_NONE
+                                          : knows_all(t, word);
+}
+
+static void encode_fresh(const struct tokenizer *t, struct tokenizer_scratch *s, struct str word,
+                         struct token_ids *out)
+{
+    size_t before = out->len;
+
+    if (t->kind == TOKENIZER_BPE)
         bpe_encode(&t->bpe, &s->bpe, word, out);
-        return;
-    }
-    c = &s->cache[vocab_hash(word) & (CACHE_SLOTS - 1)];
-    if (c->len == word.len && memcmp(c->key, word.ptr, word.len) == 0) {
-        memcpy(token_ids_reserve(out, CACHE_IDS), c->ids, sizeof(c->ids));
-        out->len += c->n_ids;
-        return;
-    }
-    bpe_encode(&t->bpe, &s->bpe, word, out);
-    n = out->len - before;
-    if (n > CACHE_IDS)
-        return;
-    c->len = (uint8_t)word.len;
-    c->n_ids = (uint8_t)n;
-    memcpy(c->key, word.ptr, word.len);
-    memcpy(c->ids, out->ptr + before, n * sizeof(*c->ids));
+    else if (t->kind == TOKENIZER_UNIGRAM)
+        unigram_encode(&t->unigram, &s->unigram, word, out);
+    else if (t->kind == TOKENIZER_WORDPIECE)
+        wordpiece_encode(&t->wordpiece, word, out);
+    else
+        token_ids_push(out, find_word(t, word));
+    if (t->inner)
+        sentencepiece_spell(t, out, before);
 }
 
-/* Where the next "▁" stands that follows another character; word.len when none does. */
-static size_t next_mark(struct str word, size_t from)
+/* A word that the cache of short ones does not know, and what is to be remembered of it. */
+static void encode_rare(const struct tokenizer *t, struct tokenizer_scratch *s,
+                        const struct word_key *key, struct str word, struct token_ids *out)
 {
-    const char mark[] = TOKENIZER_MARK;
-    bool after_mark = true;
+    size_t before = out->len, n;
+    const uint32_t *seen = word_cache_find_long(&s->cache, word, &n);
 
-    while (from < word.len) {
-        bool at_mark = word.len - from >= TOKENIZER_MARK_LEN &&
-                       memcmp(word.ptr + from, mark, TOKENIZER_MARK_LEN) == 0;
-
-        if (at_mark && !after_mark)
-            break;
-        after_mark = at_mark;
-        from += at_mark ? TOKENIZER_MARK_LEN : 1;
-    }
-    return from;
-}
-
-static void encode_span(const struct tokenizer *t, struct tokenizer_scratch *s, struct str word,
-                        struct token_ids *out)
-{
-    if (!t->cuts_at_mark) {
-        encode_word(t, s, word, out);
+    if (seen) {
+        memcpy(token_ids_reserve(out, n), seen, n * sizeof(*seen));
+        out->len += n;
         return;
     }
-    for (size_t at = 0, end; at < word.len; at = end) {
-        end = next_mark(word, at);
-        encode_word(t, s, str_slice(word.ptr + at, end - at), out);
+    if (t->fails_on_unknown && !is_known(t, word)) {
+        s->met_unknown = true;
+        return;
+    }
+    encode_fresh(t, s, word, out);
+    word_cache_put(&s->cache, key, word, out->ptr + before, out->len - before);
+}
+
+/* Keys first, so that the memory of all of them is under way before the first is looked at. */
+static void encode_batch(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                         const struct split_span *spans, size_t n, struct token_ids *out)
+{
+    struct word_key keys[BATCH];
+    uint32_t *to;
+
+    for (size_t i = 0; i < n; i++) {
+        struct str word = {text.ptr + spans[i].start, spans[i].end - spans[i].start};
+
+        word_key_set(&keys[i], word, text.len - spans[i].start);
+        __builtin_prefetch(s->cache.sets[keys[i].homes[0]]);
+    }
+    to = token_ids_reserve(out, n * WORD_SHORT_IDS);
+    for (size_t i = 0; i < n; i++) {
+        const struct word_short *seen = word_cache_find(&s->cache, &keys[i]);
+
+        if (seen) {
+            memcpy(to, seen->ids, sizeof(seen->ids));
+            to += seen->n_ids;
+        } else {
+            struct str word = {text.ptr + spans[i].start, spans[i].end - spans[i].start};
+
+            out->len = (size_t)(to - out->ptr);
+            encode_rare(t, s, &keys[i], word, out);
+            to = token_ids_reserve(out, (n - i) * WORD_SHORT_IDS);
+        }
+    }
+    out->len = (size_t)(to - out->ptr);
+}
+
+/* Words of a model without a pre-tokenizer, cut where that changes nothing. */
+static void encode_pieces(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                          struct split_span span, struct token_ids *out)
+{
+    struct split_span pieces[BATCH];
+    struct str word = {text.ptr + span.start, span.end - span.start};
+    size_t at = 0, n = 0;
+
+    while (at < word.len) {
+        size_t end = cuts_next(&t->cuts, word, at);
+
+        pieces[n++] = (struct split_span){span.start + (uint32_t)at, span.start + (uint32_t)end};
+        at = end;
+        if (n == BATCH || at == word.len) {
+            encode_batch(t, s, text, pieces, n, out);
+            n = 0;
+        }
     }
 }
 
@@ -138,10 +191,13 @@ static int encode_plain(const struct tokenizer *t, struct tokenizer_scratch *s, 
 
     if (r < 0)
         return r;
-    for (size_t i = 0; i < s->split.spans.len; i++) {
-        struct split_span span = s->split.spans.ptr[i];
+    for (size_t i = 0; i < s->split.spans.len; i += t->cuts.on ? 1 : BATCH) {
+        const struct split_span *spans = s->split.spans.ptr + i;
 
-        encode_span(t, s, str_slice(words.ptr + span.start, span.end - span.start), out);
+        if (t->cuts.on)
+            encode_pieces(t, s, words, *spans, out);
+        else
+            encode_batch(t, s, words, spans, MIN(s->split.spans.len - i, (size_t)BATCH), out);
     }
     return 0;
 }
@@ -151,7 +207,7 @@ static int encode_piece(const struct tokenizer *t, struct tokenizer_scratch *s, 
 {
     struct added_search search = {0};
     struct added_piece piece;
-    int r = normalize_run(&t->normalize, &s->normalize, s->regex, text,
+    int r = normalize_run(&t->normalize, &s->normalize, s->regex, text, at_start,
                           (size_t)TOKENIZER_MAX_TEXT * 4, &search.text);
 
     while (r == 0 && added_next(&t->added_normalized, &search, s->regex, &piece)) {
@@ -165,44 +221,96 @@ static int encode_piece(const struct tokenizer *t, struct tokenizer_scratch *s, 
     return r;
 }
 
-static int encode_text(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
-                       struct token_ids *out)
+int tokenizer_check(struct str text, struct err *e)
 {
-    struct added_search search = {.text = text};
+    if (text.len > TOKENIZER_MAX_TEXT)
+        return err_set(e, -E2BIG, "text of %zu bytes, more than %d", text.len, TOKENIZER_MAX_TEXT);
+    if (!str_is_utf8(text))
+        return err_set(e, -EILSEQ, "text is not UTF-8");
+    return 0;
+}
+
+bool tokenizer_next_cut(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                        size_t *at)
+{
+    struct added_search search = {.text = text, .done = *at, .at = *at};
     struct added_piece piece;
+
+    while (t->added_raw.n_cuts > 0 && added_next(&t->added_raw, &search, s->regex, &piece))
+        if (piece.cuts) {
+            *at = piece.end;
+            return true;
+        }
+    return false;
+}
+
+int tokenizer_encode_part(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                          size_t from, size_t to, struct token_ids *out, struct err *e)
+{
+    struct added_search search = {.text = text, .done = from, .at = from};
+    struct added_piece piece;
+    size_t before = out->len;
     int r = 0;
 
-    while (r == 0 && added_next(&t->added_raw, &search, s->regex, &piece)) {
+    assert(s->owner == t);
+    s->met_unknown = false;
+    while (r == 0 && search.done < to && added_next(&t->added_raw, &search, s->regex, &piece)) {
         if (piece.id != VOCAB_NONE)
             token_ids_push(out, piece.id);
         else
             r = encode_piece(t, s, str_slice(text.ptr + piece.start, piece.end - piece.start),
                              piece.start == 0, out);
     }
-    return r;
+    if (text.len > KEEP_BELOW) {
+        normalize_work_done(&s->normalize);
+        split_work_done(&s->split);
+        bpe_work_done(&s->bpe);
+        unigram_work_done(&s->unigram);
+    }
+    if (r == 0 && !s->met_unknown)
+        return 0;
+    out->len = before;
+    if (r < 0)
+        return err_set(e, r, "text is too hard to split into words");
+    return err_set(e, -EINVAL, "text has something that the model has no token for");
 }
 
 int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
                      struct token_ids *out, struct err *e)
 {
     size_t before = out->len;
-    int r;
+    int r = tokenizer_check(text, e);
 
-    assert(s->owner == t);
-    if (text.len > TOKENIZER_MAX_TEXT)
-        return err_set(e, -E2BIG, "text of %zu bytes, more than %d", text.len, TOKENIZER_MAX_TEXT);
-    if (!str_is_utf8(text))
-        return err_set(e, -EILSEQ, "text is not UTF-8");
-    r = encode_text(t, s, text, out);
-    if (text.len > KEEP_BELOW) {
-        normalize_work_done(&s->normalize);
-        split_work_done(&s->split);
-        bpe_work_done(&s->bpe);
-    }
     if (r == 0)
-        return 0;
-    out->len = before;
-    return err_set(e, r, "text is too hard to split into words");
+        r = tokenizer_encode_part(t, s, text, 0, text.len, out, e);
+    if (r == 0)
+        tokenizer_shape_ids(t, out, before);
+    return r;
+}
+
+void tokenizer_shape_ids(const struct tokenizer *t, struct token_ids *ids, size_t before)
+{
+    const struct tokenizer_shape *shape = &t->shape;
+    size_t n = ids->len - before, want;
+
+    if (shape->truncates && n > shape->max) {
+        if (shape->cuts_left)
+            memmove(ids->ptr + before, ids->ptr + ids->len - shape->max,
+                    shape->max * sizeof(*ids->ptr));
+        n = shape->max;
+        ids->len = before + n;
+    }
+    want = shape->pad_to ? shape->pad_to : n;
+    if (shape->multiple && want % shape->multiple)
+        want += shape->multiple - want % shape->multiple;
+    if (!shape->pads || want <= n)
+        return;
+    (void)token_ids_reserve(ids, want - n);
+    if (shape->pads_left)
+        memmove(ids->ptr + before + want - n, ids->ptr + before, n * sizeof(*ids->ptr));
+    for (size_t i = 0; i < want - n; i++)
+        ids->ptr[before + i + (shape->pads_left ? 0 : n)] = shape->pad_id;
+    ids->len = before + want;
 }
 
 /* --- look-ups --------------------------------------------------------------------------------- */

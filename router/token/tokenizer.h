@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text to token ids and back, as a model's tokenizer.json defines it.
+ * Text to token ids and back, as a model's tokenizer.json, tiktoken file or SentencePiece model defines
+ * it.
  *
  * Gives the ids and the text that the `tokenizers` library gives with special-token addition off:
  * added and special tokens in the text are recognised, no BOS is put before it. Models: BPE, both
- * byte-level (GPT-2, Llama 3, Qwen) and with byte fallback (Llama 2, TinyLlama). A file that asks
- * for anything else is refused with the name of the field.
+ * byte-level (GPT-2, Llama 3, Qwen) and with byte fallback (Llama 2, TinyLlama), Unigram (T5,
+ * XLM-R) and WordPiece (BERT). A file that asks for anything else is refused with the name of the
+ * field.
  *
  * A struct tokenizer is immutable and read by any number of threads. What encoding needs to write
  * lies in a struct tokenizer_scratch, one per thread. Pure: the file's text comes as an argument.
@@ -54,6 +56,15 @@ static inline void token_ids_push(struct token_ids *ids, uint32_t id)
 /* @json is the text of tokenizer.json; nothing of it is kept. -EINVAL malformed, -ENOTSUP asks for
  * what we do not do, -E2BIG over a limit. */
 MUST_CHECK int tokenizer_load(struct tokenizer **ret, struct str json, struct err *e);
+/*
+ * What a model's folder has: its tokenizer, which is a tokenizer.json, a tiktoken file
+ * (tiktoken.h) or a SentencePiece model (sentencepiece.h), and beside it config.json and tokenizer_config.json, which may be empty. Same errors.
+ */
+struct tokenizer_files {
+    struct str tokenizer, config, tokenizer_config;
+};
+MUST_CHECK int tokenizer_load_files(struct tokenizer **ret, const struct tokenizer_files *f,
+                                    struct err *e);
 struct tokenizer *tokenizer_free(struct tokenizer *t);
 DEFINE_CLEANUP(struct tokenizer *, tokenizer_free)
 
@@ -67,6 +78,22 @@ DEFINE_CLEANUP(struct tokenizer_scratch *, tokenizer_scratch_free)
  * UTF-8, -E2BIG when it is too long or too hard to split; @out is then as before. */
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s,
                                 struct str text, struct token_ids *out, struct err *e);
+
+/* What the file does to the ids of a whole text, from @before on: cuts them off or fills them up. */
+void tokenizer_shape_ids(const struct tokenizer *t, struct token_ids *ids, size_t before);
+
+/*
+ * Encoding by parts. tokenizer_check() has the errors that do not depend on the tokenizer. From
+ * *at, which is 0 or a cut, tokenizer_next_cut() finds the next one: an end of a special token behind which
+ * text changes nothing before it. The ids of what lies between two cuts, the start and the end, one behind the
+ * other, are those of the whole; both calls take the whole text, checked.
+ */
+MUST_CHECK int tokenizer_check(struct str text, struct err *e);
+bool tokenizer_next_cut(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                        size_t *at);
+MUST_CHECK int tokenizer_encode_part(const struct tokenizer *t, struct tokenizer_scratch *s,
+                                     struct str text, size_t from, size_t to, struct token_ids *out,
+                                     struct err *e);
 
 /* Appends the text of @ids to @out, always valid UTF-8. Ids out of range add nothing. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
@@ -92,16 +119,18 @@ bool tokenizer_is_continuation(const struct tokenizer *t, uint32_t id);
 struct tokenizer_join {
     const struct tokenizer *t; /* borrowed */
     struct buf text;           /* what can no longer change */
-    uint8_t tail[4];           /* byte-level: start of a character that is not complete */
+    uint8_t tail[4];           /* start of a character that is not complete */
     uint8_t n_tail;
     size_t run;      /* byte fallback: byte tokens at the end of text, not yet decided */
     bool run_broken; /* they can no longer become valid UTF-8 */
-    bool started;    /* a token was pushed */
+    bool started;    /* a token was pushed; SentencePiece: no blank is dropped any more */
 };
 
 void tokenizer_join_init(struct tokenizer_join *j, const struct tokenizer *t);
 void tokenizer_join_done(struct tokenizer_join *j);
 void tokenizer_join_reset(struct tokenizer_join *j);
+/* What is pushed stands behind other text, so no blank is dropped from its start. Call when empty. */
+void tokenizer_join_resume(struct tokenizer_join *j);
 void tokenizer_join_push(struct tokenizer_join *j, uint32_t id, bool skip_special);
 /* Appends what the text would be if nothing followed, from byte @from of it on. */
 void tokenizer_join_text(const struct tokenizer_join *j, size_t from, struct buf *out);

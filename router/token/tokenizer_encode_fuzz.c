@@ -12,16 +12,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static struct tokenizer *load(bool byte_level)
+static void sample_bytes(struct buf *out)
+{
+    sample_byte_level(out, "null");
+}
+
+static struct tokenizer *load(void (*sample)(struct buf *))
 {
     AUTO(buf_done) struct buf json = BUF_NULL;
     struct tokenizer *t = NULL;
     struct err e;
 
-    if (byte_level)
-        sample_byte_level(&json, "null");
-    else
-        sample_fallback(&json);
+    sample(&json);
     if (tokenizer_load(&t, buf_str(&json), &e) < 0)
         abort();
     return t;
@@ -62,12 +64,14 @@ static void check(const struct tokenizer *t, struct tokenizer_scratch *s, struct
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct tokenizer *tokenizers[2];
-    static struct tokenizer_scratch *scratch[2];
+    static void (*const samples[])(struct buf *) = {sample_bytes, sample_fallback, sample_unigram,
+                                                    sample_wordpiece};
+    static struct tokenizer *tokenizers[ARRAY_LEN(samples)];
+    static struct tokenizer_scratch *scratch[ARRAY_LEN(samples)];
 
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         if (!tokenizers[i]) {
-            tokenizers[i] = load(i == 0);
+            tokenizers[i] = load(samples[i]);
             scratch[i] = tokenizer_scratch_new(tokenizers[i]);
         }
         check(tokenizers[i], scratch[i], str_slice(data, size), i == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as tokenizer.json: refused with a message, or a tokenizer whose ids and texts hold.
+ * Any bytes as tokenizer.json or tiktoken file: refused with a message, or a tokenizer whose ids and texts hold.
  */
 #include "router/token/tokenizer.h"
 
@@ -30,8 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     AUTO(tokenizer_free) struct tokenizer *t = NULL;
     struct err e = {""};
+    const struct tokenizer_files f = {.tokenizer = str_slice(data, size),
+                                      .config = STR("{\"model_type\":\"kimi_k2\"}")};
 
-    if (tokenizer_load(&t, str_slice(data, size), &e) < 0)
+    if (tokenizer_load_files(&t, &f, &e) < 0)
         assert(e.text[0]);
     else
         use(t);

@@ -27,6 +27,11 @@ void tokenizer_join_reset(struct tokenizer_join *j)
     j->run_broken = j->started = false;
 }
 
+void tokenizer_join_resume(struct tokenizer_join *j)
+{
+    j->started = j->t->decode.join == DECODE_PIECES;
+}
+
 /* --- UTF-8, byte by byte ---------------------------------------------------------------------- */
 
 /* Length of the character that @lead begins; 0 when it begins none. */
@@ -89,10 +94,10 @@ static bool tail_is_whole(const struct tokenizer_join *j)
 
 static void push_byte(struct tokenizer_join *j, uint8_t b)
 {
-    bool waiting = j->n_tail > 0;
+    uint8_t waiting = j->n_tail;
 
     if (!tail_push(j, b)) {
-        put_broken(&j->text, 1);
+        put_broken(&j->text, j->t->decode.join == DECODE_PIECES ? MAX(waiting, (uint8_t)1) : 1);
         if (!waiting)
             return;
         if (!tail_push(j, b)) { /* what waited is gone; the byte may begin anew */
@@ -145,21 +150,30 @@ static void push_run(struct tokenizer_join *j, uint8_t b)
         j->n_tail = 0;
 }
 
-/* --- tokens ----------------------------------------------------------------------------------- */
+/* --- SentencePiece ---------------------------------------------------------------------------- */
 
-/* Metaspace: the first token of a text loses its marks. */
-static void push_first(struct tokenizer_join *j, uint32_t id)
+static void push_piece(struct tokenizer_join *j, uint32_t id, bool skip_special)
 {
-    struct str mark = str_from(j->t->decode.drop_first), text = tokenizer_token_text(j->t, id);
+    const struct decode *d = &j->t->decode;
+    const struct decode_entry *entry = &d->entries[id];
+    struct str text = decode_text(d, id);
 
-    while (text.len > 0) {
-        size_t n = utf8_len(text.ptr[0]);
-
-        if (!str_eq(str_head(text, n), mark))
-            buf_put(&j->text, text.ptr, n);
-        text = str_skip(text, n);
+    if (entry->byte >= 0) {
+        push_byte(j, (uint8_t)entry->byte);
+        return;
     }
+    put_broken(&j->text, j->n_tail);
+    j->n_tail = 0;
+    if (skip_special && j->t->special[id])
+        return;
+    if (d->drop != DECODE_DROP_NONE && entry->mark && !j->started && j->text.len == 0) {
+        text = str_skip(text, 1);
+        j->started = d->drop == DECODE_DROP_ONE;
+    }
+    buf_put_str(&j->text, text);
 }
+
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 static bool is_known(const struct tokenizer *t, uint32_t id)
 {
@@ -172,6 +186,10 @@ void tokenizer_join_push(struct tokenizer_join *j, uint32_t id, bool skip_specia
     const struct decode_entry *entry;
     bool first = !j->started;
 
+    if (is_known(j->t, id) && d->join == DECODE_PIECES) {
+        push_piece(j, id, skip_special);
+        return;
+    }
     if (!is_known(j->t, id) || (skip_special && j->t->special[id]))
         return;
     j->started = true;
@@ -184,8 +202,8 @@ void tokenizer_join_push(struct tokenizer_join *j, uint32_t id, bool skip_specia
         end_run(j);
     if (d->join == DECODE_SPACED && !first)
         buf_put_char(&j->text, ' ');
-    if (first && *d->drop_first)
-        push_first(j, id);
+    if (first && d->first_differs)
+        decode_put_first(d, tokenizer_token_text(j->t, id), &j->text);
     else if (d->join == DECODE_BYTES)
         push_bytes(j, entry, decode_text(d, id));
     else
@@ -199,7 +217,7 @@ static struct str decided(const struct tokenizer_join *j, size_t *ret_broken)
 {
     struct str text = buf_str(&j->text);
 
-    *ret_broken = j->n_tail > 0;
+    *ret_broken = j->t->decode.join == DECODE_PIECES ? j->n_tail : j->n_tail > 0;
     if (j->t->decode.join == DECODE_FALLBACK && run_is_broken(j)) {
         text.len -= j->run;
         *ret_broken = j->run;

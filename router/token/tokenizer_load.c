@@ -7,8 +7,8 @@
 #include "lib/base/json_pull.h"
 #include "lib/base/json_tree.h"
 #include "router/token/regex.h"
-
-enum { MAX_MERGES = 1 << 22, MAX_TOKEN_BYTES = 64 << 10 };
+#include "router/token/sentencepiece.h"
+#include "router/token/tiktoken.h"
 
 /* The parts of the file, as text: the model must be read before what refers to its ids. */
 struct file_parts {
@@ -72,230 +72,56 @@ static int parse_tree(struct json **ret, struct str part, struct err *e)
     return part.len ? json_parse(ret, part, e) : 0;
 }
 
-/* Both would change the ids of a prompt. */
-static int refuse_shaping(const struct file_parts *f, struct err *e)
+enum { SHAPE_MAX = 1 << 24 }; /* ids to fill a text up to */
+
+static bool is_left(const struct json *config)
 {
-    if (f->truncation.len && !str_is(f->truncation, "null"))
-        return err_set(e, -ENOTSUP, "truncation is not supported");
-    if (f->padding.len && !str_is(f->padding, "null"))
-        return err_set(e, -ENOTSUP, "padding is not supported");
-    return 0;
+    const char *direction = json_get_cstr(config, "direction");
+
+    return direction && strcmp(direction, "Left") == 0;
 }
 
-/* --- model ------------------------------------------------------------------------------------ */
-
-struct model_fields {
-    struct str vocab, merges;
-    char *unk; /* owned */
-    bool byte_fallback, fuse_unk, ignore_merges;
-};
-
-static bool read_text(struct json_pull *p, struct buf *out, struct str *ret)
+/* The reference frontend lets the library do both, although no prompt is meant to be shaped so. */
+static int load_truncation(void *to, const struct json *config, struct err *e)
 {
-    buf_clear(out);
-    return json_pull_string(p, out, ret);
-}
+    struct tokenizer_shape *shape = to;
+    const char *strategy = json_get_cstr(config, "strategy");
+    int64_t max = -1;
 
-/* Fields that must be absent, null, empty or zero: they would change how words are built. */
-static int refuse_field(struct json_pull *p, struct str key, struct err *e)
-{
-    struct str value;
-
-    if (!json_pull_skip(p, &value) || str_is(value, "null") || str_is(value, "\"\"") ||
-        str_is(value, "0.0") || str_is(value, "0"))
+    if (!config || json_is_null(config))
         return 0;
-    return err_set(e, -ENOTSUP, "%.*s is not supported", STR_ARG(key));
-}
-
-static int read_model_field(struct json_pull *p, struct str key, struct model_fields *m,
-                            struct buf *scratch, struct err *e)
-{
-    struct str text;
-
-    if (str_is(key, "vocab")) {
-        (void)json_pull_skip(p, &m->vocab);
-    } else if (str_is(key, "merges")) {
-        (void)json_pull_skip(p, &m->merges);
-    } else if (str_is(key, "byte_fallback")) {
-        (void)!json_pull_bool(p, &m->byte_fallback);
-    } else if (str_is(key, "fuse_unk")) {
-        (void)!json_pull_bool(p, &m->fuse_unk);
-    } else if (str_is(key, "ignore_merges")) {
-        (void)!json_pull_bool(p, &m->ignore_merges);
-    } else if (str_is(key, "unk_token")) {
-        if (!json_pull_null(p) && read_text(p, scratch, &text)) {
-            free(m->unk);
-            m->unk = str_dup(text);
-        }
-    } else if (str_is(key, "type")) {
-        if (read_text(p, scratch, &text) && !str_is(text, "BPE"))
-            return err_set(e, -ENOTSUP, "type \"%.*s\" is not supported",
-                           (int)MIN(text.len, (size_t)32), text.ptr);
-    } else if (str_is(key, "dropout") || str_is(key, "continuing_subword_prefix") ||
-               str_is(key, "end_of_word_suffix")) {
-        return refuse_field(p, key, e);
-    } else {
-        return err_set(e, -ENOTSUP, "%.*s is not supported", (int)MIN(key.len, (size_t)64),
-                       key.ptr);
-    }
+    if (!json_get_i64(config, "max_length", &max) || max < 0)
+        return err_set(e, -EINVAL, "max_length is missing");
+    if (strategy && strcmp(strategy, "OnlySecond") == 0)
+        return err_set(e, -ENOTSUP, "strategy OnlySecond takes no single text");
+    shape->truncates = true;
+    shape->cuts_left = is_left(config);
+    shape->max = (size_t)max;
     return 0;
 }
 
-static int read_model(struct str json, struct model_fields *m, struct err *e)
+static int load_padding(void *to, const struct json *config, struct err *e)
 {
-    AUTO(buf_done) struct buf scratch = BUF_NULL;
-    struct json_pull p;
-    struct str key;
+    struct tokenizer_shape *shape = to;
+    int64_t fixed = 0, multiple = 0, id = 0;
 
-    json_pull_init(&p, json);
-    if (json_pull_object(&p))
-        while (json_pull_key(&p, &key)) {
-            int r = read_model_field(&p, key, m, &scratch, e);
-
-            if (r < 0)
-                return r;
-        }
-    return json_pull_end(&p, e);
-}
-
-static int read_vocab(struct tokenizer *t, struct str json, struct err *e)
-{
-    AUTO(buf_done) struct buf scratch = BUF_NULL;
-    struct json_pull p;
-    struct str raw;
-
-    json_pull_init(&p, json);
-    if (!json_pull_object(&p))
-        return err_set(e, -EINVAL, "vocab must be an object");
-    while (json_pull_key(&p, &raw)) {
-        uint64_t id;
-
-        buf_clear(&scratch);
-        if (!json_unescape(raw, &scratch) || !json_pull_u64(&p, &id))
-            return err_set(e, -EINVAL, "vocab: malformed entry");
-        if (id >= TOKENIZER_MAX_VOCAB || scratch.len > MAX_TOKEN_BYTES)
-            return err_set(e, -E2BIG, "vocab: id %llu or its text is too large",
-                           (unsigned long long)id);
-        if (!vocab_add(&t->model, (uint32_t)id, buf_str(&scratch)))
-            return err_set(e, -EINVAL, "vocab: id %llu is given twice", (unsigned long long)id);
-    }
-    return json_pull_end(&p, e);
-}
-
-/* A byte-level model sees bytes: its tokens are kept as those. What is not spelt in the byte
- * alphabet can never come out of text. */
-static void read_bytes(struct tokenizer *t)
-{
-    AUTO(buf_done) struct buf bytes = BUF_NULL;
-
-    for (uint32_t id = 0; id < t->model.limit; id++) {
-        struct str spelling = vocab_text(&t->model, id);
-
-        buf_clear(&bytes);
-        if (spelling.ptr && decode_letters(spelling, &bytes))
-            (void)vocab_add(&t->bytes, id, buf_str(&bytes));
-    }
-}
-
-/* "left right", or since version 0.20 of the library ["left", "right"]. */
-static bool read_merge(struct json_pull *p, struct buf scratch[2], struct str *left,
-                       struct str *right)
-{
-    struct str text;
-
-    if (json_pull_peek(p) == JSON_KIND_STRING)
-        return read_text(p, &scratch[0], &text) && str_cut(&text, ' ', left) &&
-               !str_cut(&text, ' ', right);
-    return json_pull_array(p) && json_pull_element(p) && read_text(p, &scratch[0], left) &&
-           json_pull_element(p) && read_text(p, &scratch[1], right) && !json_pull_element(p);
-}
-
-static bool breaks_mark(struct str joined)
-{
-    for (size_t i = 1; i + TOKENIZER_MARK_LEN <= joined.len; i++)
-        if (memcmp(joined.ptr + i, TOKENIZER_MARK, TOKENIZER_MARK_LEN) == 0 &&
-            (i < TOKENIZER_MARK_LEN ||
-             memcmp(joined.ptr + i - TOKENIZER_MARK_LEN, TOKENIZER_MARK, TOKENIZER_MARK_LEN) != 0))
-            return true;
-    return false;
-}
-
-static int add_merge(struct tokenizer *t, struct str left, struct str right, uint32_t rank,
-                     struct buf *joined, struct err *e)
-{
-    uint32_t a = vocab_find(&t->model, left), b = vocab_find(&t->model, right), ab;
-
-    buf_clear(joined);
-    buf_put_str(joined, left);
-    buf_put_str(joined, right);
-    ab = vocab_find(&t->model, buf_str(joined));
-    if (a == VOCAB_NONE || b == VOCAB_NONE || ab == VOCAB_NONE)
-        return err_set(e, -EINVAL, "merges[%u]: not in the vocabulary", rank);
-    t->cuts_at_mark &= !breaks_mark(buf_str(joined));
-    bpe_add_merge(&t->bpe, a, b, rank, ab);
+    if (!config || json_is_null(config))
+        return 0;
+    (void)json_get_i64(json_get(config, "strategy"), "Fixed", &fixed);
+    (void)json_get_i64(config, "pad_to_multiple_of", &multiple);
+    (void)json_get_i64(config, "pad_id", &id);
+    if (fixed < 0 || fixed > SHAPE_MAX || multiple < 0 || multiple > SHAPE_MAX || id < 0 ||
+        id > UINT32_MAX)
+        return err_set(e, -E2BIG, "a length or the id is out of range");
+    *shape = (struct tokenizer_shape){.truncates = shape->truncates,
+                                      .cuts_left = shape->cuts_left,
+                                      .max = shape->max,
+                                      .pads = true,
+                                      .pads_left = is_left(config),
+                                      .pad_to = (size_t)fixed,
+                                      .multiple = (size_t)multiple,
+                                      .pad_id = (uint32_t)id};
     return 0;
-}
-
-static int read_merges(struct tokenizer *t, struct str json, struct err *e)
-{
-    struct buf scratch[2] = {BUF_NULL, BUF_NULL};
-    AUTO(buf_done) struct buf joined = BUF_NULL;
-    struct json_pull p;
-    uint32_t rank = 0;
-    int r = 0;
-
-    json_pull_init(&p, json);
-    if (!json_pull_array(&p))
-        return err_set(e, -EINVAL, "merges must be an array");
-    while (r == 0 && json_pull_element(&p)) {
-        struct str left, right;
-
-        if (rank == MAX_MERGES)
-            r = err_set(e, -E2BIG, "more than %d merges", MAX_MERGES);
-        else if (!read_merge(&p, scratch, &left, &right))
-            r = err_set(e, -EINVAL, "merges[%u]: not a pair", rank);
-        else
-            r = add_merge(t, left, right, rank++, &joined, e);
-    }
-    buf_done(&scratch[0]);
-    buf_done(&scratch[1]);
-    return r < 0 ? r : json_pull_end(&p, e);
-}
-
-static int fill_model(struct tokenizer *t, const struct model_fields *m, struct err *e)
-{
-    struct bpe *b = &t->bpe;
-    int r = read_vocab(t, m->vocab, e);
-
-    if (r < 0)
-        return r;
-    if (t->split.byte_level)
-        read_bytes(t);
-    b->words = t->split.byte_level ? &t->bytes : &t->model;
-    b->byte_level = t->split.byte_level;
-    b->byte_fallback = m->byte_fallback && !b->byte_level;
-    b->fuse_unk = m->fuse_unk;
-    b->ignore_merges = m->ignore_merges;
-    b->unk = m->unk ? vocab_find(&t->model, str_from(m->unk)) : VOCAB_NONE;
-    if (m->unk && b->unk == VOCAB_NONE)
-        return err_set(e, -EINVAL, "unk_token is not in the vocabulary");
-    if (b->byte_level && m->byte_fallback)
-        return err_set(e, -ENOTSUP, "byte_fallback with a ByteLevel pre_tokenizer");
-    bpe_prepare(b);
-    t->cuts_at_mark = !b->byte_level && !b->ignore_merges &&
-                      vocab_find(&t->model, STR(TOKENIZER_MARK)) != VOCAB_NONE;
-    return read_merges(t, m->merges, e);
-}
-
-static int load_model(struct tokenizer *t, struct str json, struct err *e)
-{
-    struct model_fields m = {0};
-    int r = read_model(json, &m, e);
-
-    if (r == 0)
-        r = fill_model(t, &m, e);
-    free(m.unk);
-    return r < 0 ? err_wrap(e, r, "model") : 0;
 }
 
 /* --- added tokens ----------------------------------------------------------------------------- */
@@ -318,7 +144,7 @@ static bool flag(const struct json *token, const char *name)
     return on;
 }
 
-static void mark_special(struct tokenizer *t, uint32_t id)
+void tokenizer_mark_special(struct tokenizer *t, uint32_t id)
 {
     if (id >= t->limit) {
         uint32_t limit = MAX(id + 1, t->limit * 2);
@@ -330,26 +156,79 @@ static void mark_special(struct tokenizer *t, uint32_t id)
     t->special[id] = true;
 }
 
+static int need_word(struct tokenizer *t, struct err *e)
+{
+    int r = t->word ? 0 : regex_compile(&t->word, STR("\\w"), REGEX_RUST, e);
+
+    t->added_raw.word = t->added_normalized.word = t->word;
+    return r;
+}
+
 /* Enters a token under its id, and among those that are looked for in @text. */
 static int enter_added(struct tokenizer *t, const struct json *token, uint32_t id, struct str text,
                        struct err *e)
 {
     struct added_token a = {id, flag(token, "single_word"), flag(token, "lstrip"),
-                            flag(token, "rstrip")};
+                            flag(token, "rstrip"), false};
     struct str content = str_from(json_get_cstr(token, "content"));
     int r = 0;
 
-    if (a.single_word && !t->word)
-        r = regex_compile(&t->word, STR("\\w"), REGEX_RUST, e);
+    if (a.single_word)
+        r = need_word(t, e);
     if (r < 0)
         return r;
-    t->added_raw.word = t->added_normalized.word = t->word;
     added_add(flag(token, "normalized") ? &t->added_normalized : &t->added_raw, text, a);
     (void)vocab_add(&t->added, id, content);
     (void)vocab_add(&t->shown, id, text);
     /* The library knows a special token by its plain text, and so not when it prints otherwise. */
     if (flag(token, "special") && str_eq(text, content))
-        mark_special(t, id);
+        tokenizer_mark_special(t, id);
+    return 0;
+}
+
+int tokenizer_add_special(struct tokenizer *t, uint32_t id, struct str text, struct err *e)
+{
+    AUTO(buf_done) struct buf letters = BUF_NULL;
+
+    if (id >= TOKENIZER_MAX_VOCAB || text.len > TOKENIZER_MAX_TOKEN ||
+        t->added_raw.n_tokens == TOKENIZER_MAX_ADDED)
+        return err_set(e, -E2BIG, "id %u or its text is too large", id);
+    if (!vocab_add(&t->added, id, text))
+        return err_set(e, -EINVAL, "id %u is given twice", id);
+    decode_put_letters(text, &letters);
+    (void)vocab_add(&t->shown, id, buf_str(&letters));
+    added_add(&t->added_raw, text, (struct added_token){.id = id});
+    tokenizer_mark_special(t, id);
+    return 0;
+}
+
+int tokenizer_add_listed(struct tokenizer *t, const struct json *listed, struct err *e)
+{
+    JSON_FOREACH (token, listed) {
+        struct added_token a = {0, flag(token, "single_word"), flag(token, "lstrip"),
+                                flag(token, "rstrip"), false};
+        struct str content = str_from(json_get_cstr(token, "content"));
+        uint64_t id;
+        int r = 0;
+
+        if (!str_parse_u64(str_from(json_key(token)), &id) || id >= TOKENIZER_MAX_VOCAB)
+            return err_set(e, -EINVAL, "added_tokens_decoder: \"%.32s\" is no id", json_key(token));
+        if (content.len == 0)
+            continue;
+        if (content.len > TOKENIZER_MAX_TOKEN || t->added_raw.n_tokens == TOKENIZER_MAX_ADDED)
+            return err_set(e, -E2BIG, "added_tokens_decoder: too many or too long tokens");
+        a.id = (uint32_t)id;
+        if (a.single_word)
+            r = need_word(t, e);
+        if (r < 0)
+            return r;
+        if (!vocab_add(&t->added, a.id, content))
+            return err_set(e, -EINVAL, "added_tokens_decoder: id %u is given twice", a.id);
+        (void)vocab_add(&t->shown, a.id, content);
+        added_add(&t->added_raw, content, a);
+        if (flag(token, "special"))
+            tokenizer_mark_special(t, a.id);
+    }
     return 0;
 }
 
@@ -361,7 +240,7 @@ static int add_token(struct tokenizer *t, const struct json *token, struct regex
     uint32_t id;
     int r = 0;
 
-    if (!content.ptr || content.len > MAX_TOKEN_BYTES)
+    if (!content.ptr || content.len > TOKENIZER_MAX_TOKEN)
         return err_set(e, -EINVAL, "content is missing or too long");
     if (content.len == 0)
         return 0;
@@ -369,9 +248,11 @@ static int add_token(struct tokenizer *t, const struct json *token, struct regex
     if (id >= TOKENIZER_MAX_VOCAB)
         return err_set(e, -E2BIG, "more than %d ids", TOKENIZER_MAX_VOCAB);
     if (flag(token, "normalized"))
-        r = normalize_run(&t->normalize, &work, scratch, content, MAX_TOKEN_BYTES, &text);
+        r = normalize_run(&t->normalize, &work, scratch, content, true, TOKENIZER_MAX_TOKEN, &text);
     if (r < 0)
         r = err_set(e, r, "content is too long");
+    else if (text.len == 0) /* the library finds it between any two characters */
+        r = err_set(e, -ENOTSUP, "a token that the normalizer makes empty is not supported");
     else
         r = enter_added(t, token, id, text, e);
     normalize_work_done(&work);
@@ -399,9 +280,13 @@ static int load_added(struct tokenizer *t, const struct json *tokens, struct err
 
 /* --- all together ----------------------------------------------------------------------------- */
 
-static void load_texts(struct tokenizer *t)
+static int load_texts(struct tokenizer *t, struct err *e)
 {
     uint32_t limit = MAX(t->model.limit, t->added.limit);
+
+    added_begin_cuts(&t->added_raw);
+    for (uint32_t id = 0; id < t->added.limit; id++)
+        added_note_text(&t->added_raw, vocab_text(&t->added, id));
 
     if (limit > t->limit || !t->special)
         t->special = xreallocarray(t->special, MAX(limit, 1U), sizeof(*t->special));
@@ -414,9 +299,11 @@ static void load_texts(struct tokenizer *t)
 
         if (!spelling.ptr)
             continue;
-        decode_add(&t->decode, id, spelling);
+        if (decode_add(&t->decode, id, spelling) < 0)
+            return err_set(e, -E2BIG, "decoder: text of the tokens is too long");
         t->n_ids++;
     }
+    return 0;
 }
 
 typedef int (*load_fn)(void *to, const struct json *config, struct err *e);
@@ -451,6 +338,18 @@ static int load_part(load_fn load, void *to, struct str part, const char *name, 
     return r < 0 ? err_wrap(e, r, "%s", name) : 0;
 }
 
+/* The library takes a text whose first characters are dropped for one that begins later. */
+static int refuse_unclear_start(const struct tokenizer *t, struct err *e)
+{
+    for (size_t i = 0; t->normalize.drops && i < t->split.n_steps; i++)
+        if (t->split.steps[i].kind == SPLIT_METASPACE &&
+            t->split.steps[i].prepend == SPLIT_PREPEND_FIRST)
+            return err_set(e, -ENOTSUP,
+                           "pre_tokenizer: prepend_scheme \"first\" after a normalizer that drops "
+                           "characters is not supported");
+    return 0;
+}
+
 static int load_all(struct tokenizer *t, struct str json, struct err *e)
 {
     struct file_parts f = {0};
@@ -460,19 +359,23 @@ static int load_all(struct tokenizer *t, struct str json, struct err *e)
         return err_set(e, -E2BIG, "%zu bytes, more than %d", json.len, TOKENIZER_MAX_FILE);
     r = read_parts(json, &f, e);
     if (r == 0)
-        r = refuse_shaping(&f, e);
+        r = load_part(load_truncation, &t->shape, f.truncation, "truncation", e);
+    if (r == 0)
+        r = load_part(load_padding, &t->shape, f.padding, "padding", e);
     if (r == 0)
         r = load_part(load_normalize_part, &t->normalize, f.normalizer, "normalizer", e);
     if (r == 0)
         r = load_part(load_split_part, &t->split, f.pre_tokenizer, "pre_tokenizer", e);
     if (r == 0)
+        r = refuse_unclear_start(t, e);
+    if (r == 0)
         r = load_part(load_decode_part, &t->decode, f.decoder, "decoder", e);
     if (r == 0)
-        r = load_model(t, f.model, e);
+        r = tokenizer_load_model(t, f.model, e);
     if (r == 0)
         r = load_part(load_added_part, t, f.added_tokens, "added_tokens", e);
     if (r == 0)
-        load_texts(t);
+        r = load_texts(t, e);
     return r;
 }
 
@@ -487,6 +390,41 @@ int tokenizer_load(struct tokenizer **ret, struct str json, struct err *e)
     return 0;
 }
 
+static int fill_files(struct tokenizer *t, const struct tokenizer_files *f, bool is_pieces,
+                      struct err *e)
+{
+    AUTO(json_free) struct json *config = NULL;
+    AUTO(json_free) struct json *tokenizer_config = NULL;
+    int r = 0;
+
+    if (f->tokenizer.len > TOKENIZER_MAX_FILE)
+        return err_set(e, -E2BIG, "%zu bytes, more than %d", f->tokenizer.len, TOKENIZER_MAX_FILE);
+    if (f->config.len > 0)
+        r = json_parse(&config, f->config, e);
+    if (r == 0 && f->tokenizer_config.len > 0)
+        r = json_parse(&tokenizer_config, f->tokenizer_config, e);
+    if (r == 0)
+        r = is_pieces ? sentencepiece_fill(t, f->tokenizer, tokenizer_config, e)
+                      : tiktoken_fill(t, f->tokenizer, config, tokenizer_config, e);
+    return r < 0 ? r : load_texts(t, e);
+}
+
+int tokenizer_load_files(struct tokenizer **ret, const struct tokenizer_files *f, struct err *e)
+{
+    AUTO(tokenizer_free) struct tokenizer *t = NULL;
+    bool is_pieces = sentencepiece_is(f->tokenizer);
+    int r;
+
+    if (!is_pieces && !tiktoken_is(f->tokenizer))
+        return tokenizer_load(ret, f->tokenizer, e);
+    t = xcalloc(1, sizeof(*t));
+    r = fill_files(t, f, is_pieces, e);
+    if (r < 0)
+        return err_wrap(e, r, is_pieces ? "SentencePiece model" : "tiktoken file");
+    *ret = TAKE(t);
+    return 0;
+}
+
 struct tokenizer *tokenizer_free(struct tokenizer *t)
 {
     if (!t)
@@ -496,6 +434,8 @@ struct tokenizer *tokenizer_free(struct tokenizer *t)
     vocab_done(&t->added);
     vocab_done(&t->shown);
     bpe_done(&t->bpe);
+    unigram_done(&t->unigram);
+    wordpiece_done(&t->wordpiece);
     normalize_done(&t->normalize);
     split_done(&t->split);
     added_done(&t->added_raw);

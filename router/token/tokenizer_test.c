@@ -193,7 +193,7 @@ static void test_refusals_name_the_field(void **state)
         {"", -EINVAL, "tokenizer.json"},
         {"[]", -EINVAL, "tokenizer.json"},
         {"{}", -EINVAL, "model is missing"},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", -ENOTSUP, "Unigram"},
+        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":[]}}", -EINVAL, "vocab"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", -EINVAL,
          "twice"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", -E2BIG,
@@ -206,19 +206,38 @@ static void test_refusals_name_the_field(void **state)
          -ENOTSUP, "dropout"},
         {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
          -ENOTSUP, "end_of_word_suffix"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"NFKC\"}}", -ENOTSUP,
-         "normalizer: type \"NFKC\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}"
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"ByteLevel\"}}",
+         -ENOTSUP, "normalizer: type \"ByteLevel\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}"
          "}",
-         -ENOTSUP, "pre_tokenizer: type \"BertPreTokenizer\""},
+         -ENOTSUP, "pre_tokenizer: type \"UnicodeScripts\""},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\","
          "\"pattern\":"
          "{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
          -EINVAL, "pre_tokenizer: pattern"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"WordPiece\"}}", -ENOTSUP,
-         "decoder: type \"WordPiece\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"truncation\":{\"max_length\":5}}", -ENOTSUP,
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"CTC\"}}", -ENOTSUP,
+         "decoder: type \"CTC\""},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", -EINVAL, "unk_token"},
+        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}", -EINVAL,
+         "unk_id"},
+        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",null]]}}", -EINVAL,
+         "vocab[0]"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Strip\",\"strip_"
+         "left\":true},"
+         "\"added_tokens\":[{\"content\":\" \",\"normalized\":true}]}",
+         -ENOTSUP, "makes empty"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Nmt\"},"
+         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
+         "\"first\"}}",
+         -ENOTSUP, "prepend_scheme"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Precompiled\","
+         "\"precompiled_charsmap\":\"/////w==\"}}",
+         -EINVAL, "charsmap"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"truncation\":{\"max_length\":-5}}", -EINVAL,
          "truncation"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"padding\":{\"strategy\":{\"Fixed\":"
+         "100000000000}}}",
+         -E2BIG, "padding"},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"surprise\":1}", -ENOTSUP, "surprise"},
     };
 
@@ -230,6 +249,27 @@ static void test_refusals_name_the_field(void **state)
 
         if (r != cases[i].want || t || !strstr(e.text, cases[i].says))
             fail_msg("%s: %d %s", cases[i].json, r, e.text);
+    }
+}
+
+static void test_unknown_words_of_models_that_fail_on_them(void **state)
+{
+    static const char *const files[] = {
+        "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"a\":0}}}",
+        "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0],[\"ab\",0]]}}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        struct fixture f = open_text(str_from(files[i]));
+        AUTO(token_ids_done) struct token_ids ids = {0};
+        struct err e;
+
+        assert_int_equal(tokenizer_encode(f.t, f.s, STR("ab"), &ids, &e), -EINVAL);
+        assert_int_equal(ids.len, 0);
+        EXPECT_OK(tokenizer_encode(f.t, f.s, STR("a"), &ids, &e), &e);
+        assert_int_equal(ids.len, 1);
+        done(&f);
     }
 }
 
@@ -246,6 +286,41 @@ static void test_added_ids_follow_the_vocabulary(void **state)
     assert_int_equal(tokenizer_vocab_size(f.t), 3);
     assert_int_equal(tokenizer_id_limit(f.t), 3);
     assert_tokens(&f, "ab<x>c", "a|b|<x>");
+    done(&f);
+}
+
+static void test_unigram(void **state)
+{
+    struct fixture f = open_text(
+        STR("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-2],["
+            "\"b\",-2],"
+            "[\"ab\",-3.5],[\"aba\",-5],[\"ba\",-1]]},\"added_tokens\":[{\"content\":\"<s>\"}]}"));
+
+    (void)state;
+    assert_tokens(&f, "ab", "ab");
+    assert_tokens(&f, "aba", "a|ba"); /* -3 beats -5 and -5.5 */
+    assert_tokens(&f, "a\xc3\xa9xb<s>x", "a|<unk>|b|<s>|<unk>");
+    done(&f);
+}
+
+static void test_wordpiece(void **state)
+{
+    struct fixture f = open_text(STR(
+        "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
+        "\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\"},\"model\":{"
+        "\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\","
+        "\"max_input_chars_per_word\":8,\"vocab\":{\"[UNK]\":0,\"caf\":1,\"##e\":2,\"##es\":3,"
+        "\".\":4,\"\xe4\xb8\xad\":5,\"##caf\":6}}}"));
+    const uint32_t ids[] = {2, 1, 3, 4};
+
+    (void)state;
+    assert_tokens(&f, "CAF\xc3\x89\tcaf\xc3\xa9s.", "caf|##e|caf|##es|.");
+    assert_tokens(&f,
+                  "caf\xe4\xb8\xad"
+                  "caf",
+                  "caf|\xe4\xb8\xad|caf");
+    assert_tokens(&f, "cafx cafcafcaf", "[UNK]|[UNK]"); /* no piece; too long */
+    assert_decodes(&f, ids, 4, false, "##e cafes.");
     done(&f);
 }
 
@@ -281,9 +356,10 @@ static void test_example_model(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_byte_level), T(test_byte_fallback), T(test_added_tokens),
-                    T(test_special_tokens_can_be_skipped), T(test_decode_gives_whole_characters),
-                    T(test_nfc), T(test_bad_text_is_refused), T(test_long_word),
-                    T(test_refusals_name_the_field), T(test_added_ids_follow_the_vocabulary),
-                    T(test_tinyllama), T(test_example_model));
+    return TEST_RUN(
+        T(test_byte_level), T(test_byte_fallback), T(test_added_tokens),
+        T(test_special_tokens_can_be_skipped), T(test_decode_gives_whole_characters), T(test_nfc),
+        T(test_bad_text_is_refused), T(test_long_word), T(test_refusals_name_the_field),
+        T(test_unknown_words_of_models_that_fail_on_them), T(test_added_ids_follow_the_vocabulary),
+        T(test_unigram), T(test_wordpiece), T(test_tinyllama), T(test_example_model));
 }

@@ -19,6 +19,19 @@ static inline size_t utf8_len(char lead)
     return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
 }
 
+/* Where the next character that is not ASCII may be, at or after @at: at most 7 bytes behind this. */
+static inline size_t utf8_skip_ascii(struct str text, size_t at)
+{
+    uint64_t eight;
+
+    for (; at + 8 <= text.len; at += 8) {
+        memcpy(&eight, text.ptr + at, 8);
+        if (eight & UINT64_C(0x8080808080808080))
+            break;
+    }
+    return at;
+}
+
 /* Code point at @p, which holds a whole character. */
 static inline uint32_t utf8_get(const char *p)
 {

@@ -282,6 +282,55 @@ static void check_envelope(struct tally *t, const char *path, struct str bytes)
     buf_done(&rw.json);
 }
 
+/* One frame of ZMTP 3.1 at the front of @in: its body; false when it is not all there. */
+static bool zmtp_frame(struct str *in, struct str *ret_body, bool *ret_command)
+{
+    enum { LONG = 2, COMMAND = 4 };
+    unsigned char flags = in->len ? (unsigned char)in->ptr[0] : 0;
+    size_t head = flags & LONG ? 9 : 2;
+    uint64_t len;
+
+    if (in->len < head)
+        return false;
+    len = flags & LONG ? load_u64be(in->ptr + 1) : (unsigned char)in->ptr[1];
+    if (in->len - head < len)
+        return false;
+    *ret_command = flags & COMMAND;
+    *ret_body = str_slice(in->ptr + head, (size_t)len);
+    *in = str_skip(*in, head + (size_t)len);
+    return true;
+}
+
+/* What publishers sent over ZeroMQ: topic, publisher, sequence, framed envelope (wire.md §7.4). */
+static void check_zmtp(struct tally *t, const char *path, struct str in)
+{
+    enum { GREETING = 64, PARTS = 4 };
+    struct str parts[PARTS], frame, envelope;
+    size_t n = 0;
+    bool command;
+    struct err e;
+
+    if (in.len < GREETING || !str_has(str_head(in, 256), STR("PUB")))
+        return; /* of a subscriber */
+    in = str_skip(in, GREETING);
+    while (zmtp_frame(&in, &frame, &command)) {
+        AUTO(buf_done) struct buf out = BUF_NULL;
+
+        if (command)
+            continue;
+        parts[n++] = frame;
+        if (n < PARTS)
+            continue;
+        n = 0;
+        assert_int_equal(parts[1].len, 8);
+        assert_int_equal(parts[2].len, 8);
+        EXPECT_OK(event_frame_parse(parts[3], &envelope, &e), &e);
+        event_frame_put(&out, envelope);
+        same(t, parts[3], &out, path);
+        check_envelope(t, path, envelope);
+    }
+}
+
 static void check_json_event(struct tally *t, const char *path, struct str json)
 {
     struct rewrite rw = {.t = t};
@@ -298,7 +347,14 @@ static void check_event_file(void *arg, const char *path, struct str content)
     struct tally *t = arg;
     struct str p = str_from(path);
 
-    if (!str_ends(p, STR(".bin")) || !str_has(p, STR("/events-nats/")) || content.len == 0)
+    if (!str_ends(p, STR(".bin")) || content.len == 0)
+        return;
+    if (str_has(p, STR("_zmtp."))) {
+        t->files++;
+        check_zmtp(t, path, content);
+        return;
+    }
+    if (!str_has(p, STR("/events-nats/")))
         return;
     t->files++;
     if ((uint8_t)content.ptr[0] == 0x85)

@@ -278,7 +278,8 @@ static void test_engine_request_round(void **state)
                                   .has_override = true,
                                   .overlap_score_weight = OPT_F64(0),
                                   .has_bootstrap = true,
-                                  .bootstrap = {STR("10.0.0.9"), 18501, UINT64_MAX},
+                                  .bootstrap = {STR("10.0.0.9"), 18501, UINT64_MAX,
+                                                STR("da6cf316")},
                               },
                           back;
     struct err e;
@@ -293,6 +294,7 @@ static void test_engine_request_round(void **state)
     EXPECT_OK(engine_request_parse(a, buf_str(&out), &back, &e), &e);
     assert_true(str_eq(back.stop.stop[1], stops[1]) && str_eq(back.stop.stop[0], stops[0]));
     assert_true(str_eq(back.model, rq.model) && back.bootstrap.room == UINT64_MAX);
+    assert_true(str_is(back.bootstrap.handoff_id, "da6cf316"));
     engine_request_put(&again, &back);
     assert_string_equal(buf_cstr(&out), buf_cstr(&again));
     rq.has_routing = false;
@@ -448,6 +450,47 @@ static void test_event_forms(void **state)
     }
 }
 
+/* What we write of another tier we read again, in both forms; what is not the worker's is no tier of
+ * its own. */
+static void test_event_tiers(void **state)
+{
+    static const uint64_t removed[] = {5};
+    AUTO(kv_event_reader_done) struct kv_event_reader r = {0};
+    const struct kv_event ev = {.worker_id = 7,
+                                .event_id = 1,
+                                .kind = KV_REMOVED,
+                                .tier = KV_TIER_EXTERNAL,
+                                .removed = removed,
+                                .n_removed = 1};
+    AUTO(buf_done) struct buf packed = BUF_NULL, json = BUF_NULL;
+    struct last last = {.n = 0};
+    struct err e;
+
+    (void)state;
+    kv_event_put(&packed, &ev);
+    EXPECT_OK(kv_events_decode(&r, buf_str(&packed), keep, &last, &e), &e);
+    assert_int_equal(last.ev.tier, KV_TIER_EXTERNAL);
+    kv_event_put_json(&json, &ev);
+    EXPECT_OK(kv_events_parse(&r, buf_str(&json), keep, &last, &e), &e);
+    assert_int_equal(last.ev.tier, KV_TIER_EXTERNAL);
+    assert_int_equal(last.n, 2);
+
+    EXPECT_OK(kv_events_parse(&r,
+                              STR("{\"worker_id\":1,\"residency_domain\":\"cache_owner\","
+                                  "\"storage_tier\":\"device\","
+                                  "\"event\":{\"event_id\":1,\"data\":\"cleared\"}}"),
+                              keep, &last, &e),
+              &e);
+    assert_int_equal(last.ev.tier, KV_TIER_UNKNOWN);
+    EXPECT_OK(kv_events_parse(&r,
+                              STR("{\"worker_id\":1,\"residency_domain\":\"worker\","
+                                  "\"storage_tier\":\"disk\","
+                                  "\"event\":{\"event_id\":1,\"data\":\"cleared\"}}"),
+                              keep, &last, &e),
+              &e);
+    assert_int_equal(last.ev.tier, KV_TIER_DISK);
+}
+
 static void test_event_limits(void **state)
 {
     AUTO(kv_event_reader_done) struct kv_event_reader r = {0};
@@ -506,5 +549,6 @@ int main(void)
     return TEST_RUN(T(test_worked_request), T(test_worked_responses), T(test_lengths),
                     T(test_control_refusals), T(test_items), T(test_engine_request),
                     T(test_engine_request_round), T(test_engine_output), T(test_worked_event),
-                    T(test_event_forms), T(test_event_limits), T(test_subjects));
+                    T(test_event_forms), T(test_event_tiers), T(test_event_limits),
+                    T(test_subjects));
 }

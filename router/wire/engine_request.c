@@ -57,14 +57,6 @@ static const struct field override_fields[] = {
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static void ids_put(struct json_put *j, const uint32_t *ids, size_t n)
-{
-    json_put_array(j);
-    for (size_t i = 0; i < n; i++)
-        json_put_u64(j, ids[i]);
-    json_put_array_end(j);
-}
-
 static void texts_put(struct json_put *j, const struct str *texts, size_t n)
 {
     json_put_array(j);
@@ -85,7 +77,7 @@ static void stop_put(struct json_put *j, const struct engine_stop *s)
         json_put_null(j);
     json_put_key(j, "stop_token_ids_hidden");
     if (s->hidden_ids)
-        ids_put(j, s->hidden_ids, s->n_hidden_ids);
+        json_put_u32_array(j, s->hidden_ids, s->n_hidden_ids);
     else
         json_put_null(j);
     fields_put(j, stop_tail, ARRAY_LEN(stop_tail), s, false);
@@ -122,6 +114,10 @@ static void routing_put(struct json_put *j, const struct engine_request *rq)
         json_put_key(j, "routing");
         json_put_object(j);
         fields_put(j, routing_fields, ARRAY_LEN(routing_fields), &rq->routing, true);
+        if (rq->routing.lora_name.len) {
+            json_put_key(j, "lora_name");
+            json_put_str(j, rq->routing.lora_name);
+        }
         json_put_object_end(j);
     }
     json_put_key(j, "router_config_override");
@@ -144,6 +140,10 @@ static void bootstrap_put(struct json_put *j, const struct engine_bootstrap *b)
     json_put_u64(j, b->port);
     json_put_key(j, "bootstrap_room");
     json_put_u64(j, b->room);
+    if (b->handoff_id.len) {
+        json_put_key(j, "handoff_id");
+        json_put_str(j, b->handoff_id);
+    }
     json_put_object_end(j);
 }
 
@@ -159,11 +159,13 @@ void engine_request_put(struct buf *out, const struct engine_request *rq)
 {
     struct json_put j = json_put_on(out);
 
+    /* Six bytes for most ids: a long prompt shall not be moved at each doubling. */
+    (void)buf_reserve(out, 2048 + rq->n_token_ids * 6);
     json_put_object(&j);
     json_put_key(&j, "model");
     json_put_str(&j, rq->model);
     json_put_key(&j, "token_ids");
-    ids_put(&j, rq->token_ids, rq->n_token_ids);
+    json_put_u32_array(&j, rq->token_ids, rq->n_token_ids);
     if (rq->prompt_embeds.len) {
         json_put_key(&j, "prompt_embeds");
         json_put_str(&j, rq->prompt_embeds);
@@ -171,7 +173,7 @@ void engine_request_put(struct buf *out, const struct engine_request *rq)
     raw_put(&j, "multi_modal_data", rq->multi_modal_data_json);
     options_put(&j, rq);
     json_put_key(&j, "eos_token_ids");
-    ids_put(&j, rq->eos_token_ids, rq->n_eos_token_ids);
+    json_put_u32_array(&j, rq->eos_token_ids, rq->n_eos_token_ids);
     json_put_key(&j, "mdc_sum");
     if (rq->mdc_sum.len)
         json_put_str(&j, rq->mdc_sum);
@@ -286,6 +288,20 @@ static void fields_read(struct reading *rd, const struct field *table, size_t n,
     }
 }
 
+static void routing_read(struct reading *rd, struct engine_routing *ret)
+{
+    struct str key;
+
+    if (!json_pull_object(&rd->p))
+        return;
+    while (json_pull_key(&rd->p, &key)) {
+        if (str_is(key, "lora_name") && !json_pull_null(&rd->p))
+            text_read(rd, &ret->lora_name);
+        else if (!fields_pull(&rd->p, key, routing_fields, ARRAY_LEN(routing_fields), ret))
+            skip_pull(&rd->p);
+    }
+}
+
 static void bootstrap_read(struct reading *rd, struct engine_request *rq)
 {
     uint64_t port = 0;
@@ -297,11 +313,14 @@ static void bootstrap_read(struct reading *rd, struct engine_request *rq)
     while (json_pull_key(&rd->p, &key)) {
         if (str_is(key, "bootstrap_host"))
             text_read(rd, &rq->bootstrap.host);
+        else if (str_is(key, "handoff_id") && !json_pull_null(&rd->p))
+            text_read(rd, &rq->bootstrap.handoff_id);
         else if (str_is(key, "bootstrap_port") && !json_pull_u64(&rd->p, &port))
             return;
         else if (str_is(key, "bootstrap_room") && !json_pull_u64(&rd->p, &rq->bootstrap.room))
             return;
-        else if (!str_is(key, "bootstrap_port") && !str_is(key, "bootstrap_room"))
+        else if (!str_is(key, "bootstrap_port") && !str_is(key, "bootstrap_room") &&
+                 !str_is(key, "handoff_id"))
             skip_pull(&rd->p);
     }
     if (port > UINT16_MAX)
@@ -329,7 +348,7 @@ static bool options_read(struct reading *rd, struct str key, struct engine_reque
         *seen |= is_object ? HAS_OUTPUT : 0;
     } else if (str_is(key, "routing")) {
         rq->has_routing = is_object;
-        fields_read(rd, routing_fields, ARRAY_LEN(routing_fields), &rq->routing, NULL, NULL);
+        routing_read(rd, &rq->routing);
     } else if (str_is(key, "router_config_override")) {
         rq->has_override = is_object;
         fields_read(rd, override_fields, ARRAY_LEN(override_fields), rq, NULL, NULL);

@@ -48,12 +48,14 @@ struct engine_routing {
     struct opt_u64 backend_instance_id, prefill_worker_id, decode_worker_id, dp_rank,
         expected_output_tokens;
     struct opt_bool enable_local_updates;
+    struct str lora_name; /* of 1.x; empty = absent */
 };
 
 struct engine_bootstrap {
     struct str host;
     uint16_t port;
     uint64_t room;
+    struct str handoff_id; /* UUID that 1.x wants (wire.md §15.4); empty = absent */
 };
 
 struct engine_request {

@@ -3,6 +3,7 @@
  * Envelope, small events and names of the event plane.
  */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "lib/base/err.h"
 #include "lib/base/msgpack.h"
@@ -59,6 +60,28 @@ void event_envelope_put(struct buf *out, const struct event_envelope *v)
     msgpack_put_str(out, v->topic);
     msgpack_put_cstr(out, "payload");
     msgpack_put_bin(out, v->payload);
+}
+
+enum { FRAME_VERSION = 1, FRAME_HEAD = 5 };
+
+int event_frame_parse(struct str frame, struct str *ret_envelope, struct err *e)
+{
+    if (frame.len < FRAME_HEAD)
+        return err_set(e, -EBADMSG, "event frame of %zu bytes", frame.len);
+    if (frame.ptr[0] != FRAME_VERSION)
+        return err_set(e, -EBADMSG, "event frame of version %u", (unsigned char)frame.ptr[0]);
+    if (load_u32be(frame.ptr + 1) != frame.len - FRAME_HEAD)
+        return err_set(e, -EBADMSG, "event frame says %u bytes and holds %zu",
+                       load_u32be(frame.ptr + 1), frame.len - FRAME_HEAD);
+    *ret_envelope = str_skip(frame, FRAME_HEAD);
+    return 0;
+}
+
+void event_frame_put(struct buf *out, struct str envelope)
+{
+    buf_put_char(out, FRAME_VERSION);
+    buf_put_u32be(out, (uint32_t)envelope.len);
+    buf_put_str(out, envelope);
 }
 
 int active_load_decode(struct str payload, struct active_load *ret, struct err *e)
@@ -175,15 +198,36 @@ void event_subject_put(struct buf *out, const char *ns, const char *component, c
 }
 
 /* A slug with '_' as '-': whatever is not a letter or a digit becomes '-'. */
-void event_stream_put(struct buf *out, const char *ns, const char *component)
+static void slug_subject_put(struct buf *out, const char *ns, const char *component,
+                             const char *last)
 {
     size_t begin = out->len;
 
-    event_subject_put(out, ns, component, NULL, TOPIC_KV_EVENTS);
+    event_subject_put(out, ns, component, NULL, NULL);
+    buf_printf(out, ".%s", last);
     for (char *c = buf_data(out) + begin; c < buf_data(out) + out->len; c++) {
         if (*c >= 'A' && *c <= 'Z')
             *c = (char)(*c - 'A' + 'a');
         else if (!(*c >= 'a' && *c <= 'z') && !(*c >= '0' && *c <= '9'))
             *c = '-';
     }
+}
+
+void event_stream_put(struct buf *out, const char *ns, const char *component)
+{
+    slug_subject_put(out, ns, component, TOPIC_KV_EVENTS);
+}
+
+void event_bucket_put(struct buf *out, const char *ns, const char *component)
+{
+    slug_subject_put(out, ns, component, "radix-bucket");
+}
+
+void event_stream_config_put(struct buf *out, const char *stream, uint64_t max_age_s)
+{
+    buf_printf(out,
+               "{\"name\":\"%s\",\"subjects\":[\"%s.*\"],\"retention\":\"limits\","
+               "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"max_age\":%" PRIu64
+               "000000000,\"discard\":\"old\",\"storage\":\"file\",\"num_replicas\":1}",
+               stream, stream, max_age_s);
 }

@@ -61,11 +61,12 @@ bool kv_event_add_removed(struct kv_event_reader *r, struct kv_event *ev, uint64
     return true;
 }
 
-static const char *const tiers[] = {
-    [KV_TIER_DEVICE] = "device",
-    [KV_TIER_HOST] = "host_pinned",
-    [KV_TIER_DISK] = "disk",
-    [KV_TIER_EXTERNAL] = "external",
+static const char
+    *const tiers[] =
+        {
+            [KV_TIER_DEVICE] = "device",   [KV_TIER_HOST] = "host_pinned",
+            [KV_TIER_DISK] = "disk",       [KV_TIER_EXTERNAL] = "external",
+            [KV_TIER_UNKNOWN] = "unknown", /* what is read so stays so when it is passed on */
 };
 
 enum kv_tier kv_tier_of(struct str word)
@@ -85,6 +86,8 @@ const char *kv_event_report(struct kv_event_reader *r, struct kv_event *ev, unsi
         return "an event lacks event_id";
     if (!(seen & SAW_DATA))
         return "an event lacks data";
+    if (seen & SAW_ELSEWHERE)
+        ev->tier = KV_TIER_UNKNOWN;
     ev->blocks = r->blocks;
     ev->removed = r->removed;
     fn(arg, ev);
@@ -129,9 +132,13 @@ static void removed_put(struct buf *out, const struct kv_event *ev)
 
 void kv_event_put(struct buf *out, const struct kv_event *ev)
 {
-    msgpack_put_map(out, 2);
+    msgpack_put_map(out, ev->tier == KV_TIER_DEVICE ? 2 : 3);
     msgpack_put_cstr(out, "worker_id");
     msgpack_put_u64(out, ev->worker_id);
+    if (ev->tier != KV_TIER_DEVICE) {
+        msgpack_put_cstr(out, "storage_tier");
+        msgpack_put_cstr(out, tiers[ev->tier]);
+    }
     msgpack_put_cstr(out, "event");
     msgpack_put_map(out, 3);
     msgpack_put_cstr(out, "event_id");
@@ -191,6 +198,10 @@ void kv_event_put_json(struct buf *out, const struct kv_event *ev)
     json_put_object(&j);
     json_put_key(&j, "worker_id");
     json_put_u64(&j, ev->worker_id);
+    if (ev->tier != KV_TIER_DEVICE) {
+        json_put_key(&j, "storage_tier");
+        json_put_cstr(&j, tiers[ev->tier]);
+    }
     json_put_key(&j, "event");
     json_put_object(&j);
     json_put_key(&j, "event_id");

@@ -37,6 +37,10 @@ struct event_envelope {
 MUST_CHECK int event_envelope_decode(struct str bytes, struct event_envelope *ret, struct err *e);
 void event_envelope_put(struct buf *out, const struct event_envelope *v);
 
+/* The last of the four ZMQ parts: version 1, length and envelope (wire.md §7.4). */
+MUST_CHECK int event_frame_parse(struct str frame, struct str *ret_envelope, struct err *e);
+void event_frame_put(struct buf *out, struct str envelope);
+
 enum kv_event_kind { KV_STORED, KV_REMOVED, KV_CLEARED };
 enum kv_tier { KV_TIER_DEVICE, KV_TIER_HOST, KV_TIER_DISK, KV_TIER_EXTERNAL, KV_TIER_UNKNOWN };
 
@@ -50,7 +54,7 @@ struct kv_event {
     uint64_t event_id;
     uint32_t dp_rank;
     enum kv_event_kind kind;
-    enum kv_tier tier;             /* absent = device */
+    enum kv_tier tier; /* absent = device; unknown too when it is not the worker that holds it */
     struct opt_u64 parent_hash;    /* stored: block before the first; unset = start of a prompt */
     const struct kv_block *blocks; /* stored, in order */
     size_t n_blocks;
@@ -80,7 +84,8 @@ MUST_CHECK int kv_events_decode(struct kv_event_reader *r, struct str payload, k
 /* The same from JSON: a RouterEvent, an array of them, or an {"Events"|"TreeDump":[…]} answer. */
 MUST_CHECK int kv_events_parse(struct kv_event_reader *r, struct str json, kv_event_fn fn,
                                void *arg, struct err *e);
-/* In the form of 0.9.0, which 1.x reads too. */
+/* In the form of 0.9.0, which 1.x reads too; other tiers than the device in that of 1.x. The tier is
+ * known. */
 void kv_event_put(struct buf *out, const struct kv_event *ev);
 void kv_event_put_json(struct buf *out, const struct kv_event *ev);
 
@@ -118,3 +123,7 @@ void event_subject_put(struct buf *out, const char *ns, const char *component, c
                        const char *topic);
 /* Stream of JetStream mode: "namespace-{ns}-component-{component}-kv-events", made a slug. */
 void event_stream_put(struct buf *out, const char *ns, const char *component);
+/* What $JS.API.STREAM.CREATE.<stream> is asked with (wire.md §7.6). */
+void event_stream_config_put(struct buf *out, const char *stream, uint64_t max_age_s);
+/* Bucket of snapshots: "namespace-{ns}-component-{component}-radix-bucket", made a slug. */
+void event_bucket_put(struct buf *out, const char *ns, const char *component);

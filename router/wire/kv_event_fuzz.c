@@ -52,10 +52,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     AUTO(kv_event_reader_done) struct kv_event_reader r = {0};
     struct str in = str_slice(data, size);
+    struct str envelope;
     struct event_envelope v;
     struct active_load load;
     struct kv_hit_rate rate;
 
+    if (event_frame_parse(in, &envelope, NULL) == 0 && envelope.len + 5 != size)
+        abort();
     if (event_envelope_decode(in, &v, NULL) == 0)
         (void)!kv_events_decode(&r, v.payload, again, NULL, NULL);
     (void)!kv_events_decode(&r, in, again, NULL, NULL);

@@ -15,6 +15,9 @@ enum kv_tier kv_tier_of(struct str word);
 
 /* What an event must have been seen to hold. */
 enum { SAW_WORKER = 1, SAW_ID = 2, SAW_DATA = 4, SAW_ALL = 7 };
+/* And that it is of another residency domain than "worker": a cache that several workers use, whose
+ * events 1.x leaves out as well. */
+enum { SAW_ELSEWHERE = 8 };
 
 /* Why the event is incomplete, or NULL after it was handed to @fn. */
 const char *kv_event_report(struct kv_event_reader *r, struct kv_event *ev, unsigned seen,

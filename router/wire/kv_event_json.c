@@ -158,6 +158,15 @@ struct json_events {
 
 static void json_list_pull(struct json_events *je);
 
+static unsigned domain_pull(struct json_pull *p)
+{
+    struct str word;
+
+    return !json_pull_null(p) && json_pull_raw_string(p, &word) && !str_is(word, "worker")
+               ? SAW_ELSEWHERE
+               : 0;
+}
+
 static void tier_pull(struct json_pull *p, struct kv_event *ev)
 {
     struct str word;
@@ -184,6 +193,8 @@ static void json_router_event_pull(struct json_events *je, bool top)
             seen |= event_pull(je->r, p, &ev);
         } else if (str_is(key, "storage_tier")) {
             tier_pull(p, &ev);
+        } else if (str_is(key, "residency_domain")) {
+            seen |= domain_pull(p);
         } else if (top && (str_is(key, "Events") || str_is(key, "TreeDump"))) {
             is_list = true;
             json_list_pull(je);

@@ -149,7 +149,7 @@ static unsigned router_event_map(struct kv_event_reader *r, struct msgpack_reade
                                  struct members *s, struct kv_event *ev)
 {
     unsigned seen = 0;
-    struct str name, tier;
+    struct str name, word;
 
     while (members_next(m, s, &name)) {
         if (str_is(name, "worker_id")) {
@@ -158,9 +158,12 @@ static unsigned router_event_map(struct kv_event_reader *r, struct msgpack_reade
         } else if (str_is(name, "event")) {
             seen |= event_read(r, m, ev);
         } else if (str_is(name, "storage_tier") && !msgpack_read_nil(m)) {
-            if (msgpack_read_str(m, &tier))
-                ev->tier = kv_tier_of(tier);
-        } else if (!str_is(name, "storage_tier")) {
+            if (msgpack_read_str(m, &word))
+                ev->tier = kv_tier_of(word);
+        } else if (str_is(name, "residency_domain") && !msgpack_read_nil(m)) {
+            if (msgpack_read_str(m, &word) && !str_is(word, "worker"))
+                seen |= SAW_ELSEWHERE;
+        } else if (!str_is(name, "storage_tier") && !str_is(name, "residency_domain")) {
             (void)msgpack_skip(m);
         }
     }

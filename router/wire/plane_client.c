@@ -8,16 +8,16 @@
 #include "lib/base/json_put.h"
 #include "router/wire/plane_client_inner.h"
 #include "router/wire/tcp_frame.h"
+#include "router/wire/two_part.h"
 
 enum {
     DEFAULT_CONNECT_MS = 5000,
     DEFAULT_ACK_MS = 5000,
+    DEFAULT_NATS_ACK_MS = 10000,
     DEFAULT_CALL_HOME_MS = 10000,
     DEFAULT_POOL_MAX = 100,
     DEFAULT_STREAMS_MAX = 65536,
 };
-
-static const char BROKEN_TEXT[] = "Stream ended before generation completed";
 
 static const char *const failure_names[] = {
     [PLANE_OVERLOADED] = "overloaded",
@@ -28,14 +28,26 @@ static const char *const failure_names[] = {
     [PLANE_NO_CALL_HOME] = "no_call_home",
     [PLANE_NO_FIRST_ITEM] = "no_first_item",
     [PLANE_BROKEN_EARLY] = "broken_early",
+    [PLANE_TOO_LARGE] = "too_large",
     [PLANE_ENGINE] = "engine",
     [PLANE_BROKEN] = "broken",
+    [PLANE_STALLED] = "stalled",
     [PLANE_PROTOCOL] = "protocol",
 };
 
 bool plane_failure_is_retryable(enum plane_failure kind)
 {
-    return kind < PLANE_ENGINE;
+    return kind < PLANE_TOO_LARGE;
+}
+
+bool plane_failure_is_workers(enum plane_failure kind)
+{
+    return kind != PLANE_OVERLOADED && kind != PLANE_TOO_LARGE && kind != PLANE_ENGINE;
+}
+
+bool plane_failure_is_migratable(enum plane_failure kind)
+{
+    return kind == PLANE_BROKEN || kind == PLANE_STALLED;
 }
 
 const char *plane_failure_name(enum plane_failure kind)
@@ -50,6 +62,8 @@ static void stream_free(void *arg)
     struct plane_stream *s = arg;
 
     buf_done(&s->frame);
+    buf_done(&s->refusal);
+    free(s->nats_subject);
     free(s->failure_text);
     free(s);
 }
@@ -61,7 +75,10 @@ static void stream_end(struct plane_stream *s, bool kill)
 
     s->dead = true;
     (void)strmap_remove(c->subjects, str_from(s->subject));
-    plane_link_detach(s, kill);
+    if (s->kind == PLANE_TCP)
+        plane_link_detach(s, kill);
+    list_remove(&s->in_queue);
+    plane_http_detach(s);
     plane_home_detach(s, kill);
     s->deadline = timer_free(s->deadline);
     list_remove(&s->in_client);
@@ -101,7 +118,7 @@ void plane_stream_finish(struct plane_stream *s)
 
 void plane_stream_broken(struct plane_stream *s)
 {
-    plane_stream_fail(s, s->item_seen ? PLANE_BROKEN : PLANE_BROKEN_EARLY, BROKEN_TEXT);
+    plane_stream_fail(s, s->item_seen ? PLANE_BROKEN : PLANE_BROKEN_EARLY, PLANE_BROKEN_TEXT);
 }
 
 struct plane_stream *plane_stream_cancel(struct plane_stream *s)
@@ -125,25 +142,38 @@ static void on_deadline(void *arg)
         [WAIT_ACK] = {PLANE_NO_ACK, "no acknowledgement from the worker in time"},
         [WAIT_HOME] = {PLANE_NO_CALL_HOME, "the worker did not call back in time"},
         [WAIT_ITEM] = {PLANE_NO_FIRST_ITEM, "no first item from the worker in time"},
+        [WAIT_NEXT] = {PLANE_STALLED, "no further item from the worker in time"},
     };
     struct plane_stream *s = arg;
+    uint64_t now = loop_now_ms(s->client->loop), gap = s->client->conf.gap_ms;
 
+    if (s->wait == WAIT_NEXT && (s->paused || now < s->last_item_ms + gap)) {
+        timer_start(s->deadline, s->paused ? gap : s->last_item_ms + gap - now);
+        return;
+    }
+    if (s->first_by_ms && now >= s->first_by_ms && s->wait < WAIT_ITEM)
+        s->wait = WAIT_ITEM;
     plane_stream_fail(s, ends[s->wait].kind, ends[s->wait].text);
 }
 
 void plane_stream_expect(struct plane_stream *s, enum plane_wait wait)
 {
     const struct plane_client_conf *conf = &s->client->conf;
+    const uint64_t acks[] = {[PLANE_TCP] = conf->ack_ms,
+                             [PLANE_NATS] = conf->nats_ack_ms,
+                             [PLANE_HTTP] = conf->http_ack_ms};
     const uint64_t limits[] = {
-        [WAIT_CONNECT] = conf->connect_ms,
-        [WAIT_ACK] = conf->ack_ms,
-        [WAIT_HOME] = conf->call_home_ms,
-        [WAIT_ITEM] = conf->first_item_ms,
+        [WAIT_CONNECT] = conf->connect_ms, [WAIT_ACK] = acks[s->kind],
+        [WAIT_HOME] = conf->call_home_ms,  [WAIT_ITEM] = 0,
+        [WAIT_NEXT] = conf->gap_ms,
     };
+    uint64_t now = loop_now_ms(s->client->loop), ms = limits[wait] ? limits[wait] : UINT64_MAX;
 
+    if (wait != WAIT_NEXT && s->first_by_ms)
+        ms = s->first_by_ms > now ? MIN(ms, s->first_by_ms - now) : 0;
     s->wait = wait;
-    if (limits[wait])
-        timer_start(s->deadline, limits[wait]);
+    if (ms != UINT64_MAX)
+        timer_start(s->deadline, ms);
     else
         timer_stop(s->deadline);
 }
@@ -160,18 +190,14 @@ void plane_stream_acked(struct plane_stream *s)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static void headers_put(struct buf *out, struct str path, struct str more)
+static void headers_put(struct buf *out, struct str path)
 {
     buf_put_cstr(out, "{\"x-endpoint-path\":\"");
     json_escape(out, path);
-    buf_put_char(out, '"');
-    if (more.len) {
-        buf_put_char(out, ',');
-        buf_put_str(out, more);
-    }
-    buf_put_char(out, '}');
+    buf_put_cstr(out, "\"}");
 }
 
+/* What leaves: a frame on TCP, its payload alone elsewhere. */
 static int frame_put(struct plane_stream *s, const struct plane_call *call,
                      const struct plane_address *a, struct err *e)
 {
@@ -182,22 +208,45 @@ static int frame_put(struct plane_stream *s, const struct plane_call *call,
         .address = str_from(s->client->address),
         .subject = str_from(s->subject),
     };
-    int r;
+    int r = 0;
 
-    headers_put(&headers, a->path, call->headers_json);
     control_put(&control, &c);
-    r = tcp_frame_put(&s->frame, a->path, buf_str(&headers), buf_str(&control), call->body, e);
+    if (a->kind == PLANE_TCP) {
+        headers_put(&headers, a->path);
+        r = tcp_frame_put(&s->frame, a->path, buf_str(&headers), buf_str(&control), call->body, e);
+    } else {
+        two_part_put(&s->frame, buf_str(&control), call->body);
+    }
     if (r == 0 && s->frame.len > s->client->conf.frame_max)
         r = err_set(e, -EMSGSIZE, "request frame of %zu bytes, limit %zu", s->frame.len,
                     s->client->conf.frame_max);
     return r;
 }
 
+static void way_take(struct plane_stream *s, const struct plane_address *a)
+{
+    struct plane_client *c = s->client;
+
+    (void)strmap_set(c->subjects, str_from(s->subject), s);
+    plane_stream_expect(s, WAIT_CONNECT);
+    switch (a->kind) {
+    case PLANE_TCP:
+        plane_pool_send(c, s, a);
+        break;
+    case PLANE_NATS:
+        plane_nats_send(c, s, a->path);
+        break;
+    case PLANE_HTTP:
+        plane_http_send(c, s, a->path);
+        break;
+    }
+}
+
 struct plane_stream *plane_client_send(struct plane_client *c, const struct plane_call *call,
                                        const struct plane_handlers *h, void *arg)
 {
     struct plane_stream *s = xcalloc(1, sizeof(*s));
-    struct plane_address a;
+    struct plane_address a = {0};
     struct err e;
 
     s->client = c;
@@ -212,11 +261,11 @@ struct plane_stream *plane_client_send(struct plane_client *c, const struct plan
     } else if (plane_address_parse(call->address, &a, &e) < 0) {
         plane_stream_fail_later(s, PLANE_BAD_ADDRESS, e.text);
     } else if (frame_put(s, call, &a, &e) < 0) {
-        plane_stream_fail_later(s, PLANE_OVERLOADED, e.text);
+        plane_stream_fail_later(s, PLANE_TOO_LARGE, e.text);
     } else {
-        (void)strmap_set(c->subjects, str_from(s->subject), s);
-        plane_stream_expect(s, WAIT_CONNECT);
-        plane_pool_send(c, s, &a);
+        s->kind = a.kind;
+        s->first_by_ms = c->conf.first_item_ms ? loop_now_ms(c->loop) + c->conf.first_item_ms : 0;
+        way_take(s, &a);
     }
     return s;
 }
@@ -233,6 +282,7 @@ void plane_stream_resume(struct plane_stream *s)
     if (!s->paused)
         return;
     s->paused = false;
+    s->last_item_ms = loop_now_ms(s->client->loop);
     if (s->home)
         plane_home_resume(s->home);
 }
@@ -244,6 +294,8 @@ static void conf_fill(struct plane_client_conf *conf, const struct plane_client_
     *conf = given ? *given : (struct plane_client_conf){0};
     conf->connect_ms = conf->connect_ms ? conf->connect_ms : DEFAULT_CONNECT_MS;
     conf->ack_ms = conf->ack_ms ? conf->ack_ms : DEFAULT_ACK_MS;
+    conf->nats_ack_ms = conf->nats_ack_ms ? conf->nats_ack_ms : DEFAULT_NATS_ACK_MS;
+    conf->http_ack_ms = conf->http_ack_ms ? conf->http_ack_ms : DEFAULT_ACK_MS;
     conf->call_home_ms = conf->call_home_ms ? conf->call_home_ms : DEFAULT_CALL_HOME_MS;
     conf->pool_max = conf->pool_max ? conf->pool_max : DEFAULT_POOL_MAX;
     conf->streams_max = conf->streams_max ? conf->streams_max : DEFAULT_STREAMS_MAX;
@@ -287,6 +339,8 @@ int plane_client_new(struct plane_client **ret, struct loop *l,
     c->subjects = strmap_new();
     c->sweep = timer_new(l, plane_homes_sweep, c);
     r = client_listen(c, e);
+    if (r == 0 && c->conf.nats_early)
+        r = plane_nats_need(c, e);
     if (r < 0)
         return r;
     /* The texts were the caller's. */
@@ -312,6 +366,8 @@ struct plane_client *plane_client_free(struct plane_client *c)
         stream_end(s, true);
     plane_homes_free(c);
     plane_pools_free(c);
+    plane_nats_free(c);
+    plane_http_free(c);
     c->listener = tcp_listener_close(c->listener);
     c->sweep = timer_free(c->sweep);
     /* Behind the streams, links and homes that end this turn and still point here. */
@@ -333,6 +389,6 @@ void plane_client_forget(struct plane_client *c, struct str address)
 {
     struct plane_address a;
 
-    if (plane_address_parse(address, &a, NULL) == 0)
+    if (plane_address_parse(address, &a, NULL) == 0 && a.kind == PLANE_TCP)
         plane_pool_forget(c, &a);
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frontend side of the request plane (wire.md §4): sends requests to workers over TCP and receives
- * their response streams on connections that the workers open to us.
+ * Frontend side of the request plane (wire.md §4): sends requests to workers over TCP, NATS or HTTP,
+ * as each one's address says, and receives their response streams on connections that the workers
+ * open to us.
  *
  *     send ── connect or reuse ── frame ── ack ── worker calls home ── prologue ── items ── final
  *        └──────── failure here: retry elsewhere is safe ──────────────────────┘└─ not safe ─┘
  *
- * Connections to a worker are pooled per address and carry one unacknowledged frame at a time.
+ * TCP connections to a worker are pooled per address and carry one unacknowledged frame at a time.
+ * NATS and the HTTP client are set up when the first worker is there that needs them. A stream that
+ * has called home is accepted, even if the acknowledgement itself is still on its way or gets lost.
  * Response streams are keyed by subject, not by request id. Everything that a peer can grow is
  * bounded: streams, connections per address, frame size, and bytes waiting in a paused stream (by
  * not reading its socket).
@@ -24,6 +27,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/net/loop.h"
+#include "lib/net/nats_link.h"
 #include "router/wire/control.h"
 
 struct plane_client;
@@ -36,29 +40,41 @@ struct plane_client_conf {
     uint16_t listen_port;     /* [chosen by the kernel] */
     uint64_t connect_ms;      /* DYN_TCP_CONNECT_TIMEOUT [5000] */
     uint64_t ack_ms;          /* DYN_TCP_REQUEST_TIMEOUT, from frame to ack [5000] */
+    uint64_t nats_ack_ms;     /* DYN_NATS_REQUEST_TIMEOUT_SECS [10000] */
+    uint64_t http_ack_ms;     /* DYN_HTTP_REQUEST_TIMEOUT [5000] */
     uint64_t call_home_ms;    /* from ack to handshake [10000] */
-    uint64_t first_item_ms;   /* from handshake to first item; 0 = no limit (engines queue) */
+    uint64_t first_item_ms;   /* from plane_client_send() to first item; 0 = no limit */
+    uint64_t gap_ms;          /* between two items, while not paused; 0 = no limit */
     size_t pool_max;          /* connections per address, DYN_TCP_POOL_SIZE [100] */
     size_t streams_max;       /* in flight [65536] */
     size_t frame_max;         /* bytes of one response frame or request [32 MiB] */
+    struct nats_link_conf
+        nats;        /* `servers`, credentials, `name`: borrowed while the client lives */
+    bool nats_early; /* connect at once, not with the first request that needs it */
 };
 
 enum plane_failure {
-    PLANE_OVERLOADED,    /* our own limits; nothing was sent */
-    PLANE_BAD_ADDRESS,   /* the record's transport is no ip:port/path; nothing was sent */
-    PLANE_UNREACHABLE,   /* connect failed, or the connection broke before the ack */
-    PLANE_NO_ACK,        /* ack_ms passed */
-    PLANE_REFUSED,       /* a non-empty ack: "Unknown endpoint: …", "Server overloaded: …" */
+    PLANE_OVERLOADED,  /* our own limits; nothing was sent */
+    PLANE_BAD_ADDRESS, /* the record's transport cannot be read; nothing was sent */
+    PLANE_UNREACHABLE, /* connect failed, the connection broke before the ack, nobody responds */
+    PLANE_NO_ACK,      /* ack_ms passed */
+    PLANE_REFUSED, /* a non-empty ack: "Unknown endpoint: …", "Server overloaded: …"; no 2xx */
     PLANE_NO_CALL_HOME,  /* call_home_ms passed */
     PLANE_NO_FIRST_ITEM, /* first_item_ms passed */
     PLANE_BROKEN_EARLY,  /* the stream ended before its first item */
+    PLANE_TOO_LARGE,     /* the request is above frame_max or NATS' max_payload; nothing was sent */
     PLANE_ENGINE,        /* the engine's own refusal: error prologue; @text is its words */
     PLANE_BROKEN,        /* "Stream ended before generation completed": after the first item */
+    PLANE_STALLED,       /* gap_ms passed */
     PLANE_PROTOCOL,      /* the worker sent what the grammar does not allow */
 };
 
-/* Whether no item was delivered and another worker may get the request (all but the last three). */
+/* Whether no item was delivered and another worker may get the request (all before PLANE_TOO_LARGE). */
 bool plane_failure_is_retryable(enum plane_failure kind);
+/* Whether the worker is to blame, so that it had better be left alone for a while. */
+bool plane_failure_is_workers(enum plane_failure kind);
+/* Whether a worker was lost after its first item: what it had not said, another one may. */
+bool plane_failure_is_migratable(enum plane_failure kind);
 const char *plane_failure_name(enum plane_failure kind); /* "no_call_home": for metrics and logs */
 
 /*
@@ -76,12 +92,13 @@ struct plane_handlers {
     void (*batch_end)(void *arg);
 };
 
+/* What PLANE_BROKEN says, and what the reference migrates on (wire.md §4.6). */
+#define PLANE_BROKEN_TEXT "Stream ended before generation completed"
+
 struct plane_call {
-    struct str address;      /* `tcp` transport of the instance: "ip:port/<id hex>/<endpoint>" */
-    struct str id;           /* request id, known to the engine */
-    struct str body;         /* JSON payload */
-    struct str headers_json; /* more headers, members without braces: "\"traceparent\":\"…\""; may
-                                be empty */
+    struct str address; /* of the instance: text of plane_address.h */
+    struct str id;      /* request id, known to the engine */
+    struct str body;    /* JSON payload */
 };
 
 struct plane_stats {

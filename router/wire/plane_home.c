@@ -154,6 +154,8 @@ static void on_handshake(struct plane_home *h, const struct two_part *m)
     h->state = HOME_BOUND;
     h->stream = s;
     s->home = h;
+    if (s->kind != PLANE_TCP && !s->acked)
+        plane_stream_acked(s); /* who calls home has taken it; the acknowledgement may get lost */
     plane_stream_expect(s, WAIT_ITEM);
     if (s->paused)
         plane_home_pause(h);
@@ -201,9 +203,10 @@ static void on_item(struct plane_stream *s, struct plane_home *h, const struct t
         plane_stream_finish(s);
         return;
     }
+    s->last_item_ms = loop_now_ms(h->client->loop);
     if (!s->item_seen) {
         s->item_seen = true;
-        timer_stop(s->deadline);
+        plane_stream_expect(s, WAIT_NEXT);
     }
     h->client->stats.items++;
     h->client->stats.item_bytes += m->body.len;

@@ -10,16 +10,13 @@
 #include "router/wire/plane_server.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/buf.h"
-#include "lib/base/list.h"
 #include "lib/base/log.h"
-#include "lib/base/strmap.h"
-#include "lib/net/tcp.h"
 #include "router/wire/control.h"
-#include "router/wire/plane_address.h"
+#include "router/wire/plane_server_inner.h"
 #include "router/wire/tcp_frame.h"
 #include "router/wire/two_part.h"
 
@@ -34,32 +31,6 @@ enum {
     BACKLOG_BYTES_MAX = 64 << 20, /* a frontend that takes nothing for so long is given up */
 };
 
-struct handler {
-    plane_serve_fn fn;
-    void *arg;
-};
-
-struct plane_server {
-    struct loop *loop;
-    struct plane_server_conf conf;
-    char address[PLANE_IP_SIZE + 16];
-    struct tcp_listener *listener;
-    struct strmap *handlers; /* path → struct handler */
-    struct list conns;
-    struct list requests;
-    struct buf out; /* the frame being written */
-    struct plane_server_stats stats;
-};
-
-/* A connection from a frontend, carrying request frames. */
-struct server_conn {
-    struct plane_server *server;
-    struct list in_server;
-    struct tcp *conn;
-    struct buf in;
-    bool dead;
-};
-
 enum request_state {
     REQUEST_CALLING, /* connecting home */
     REQUEST_SERVED,  /* with the handler */
@@ -70,7 +41,7 @@ enum request_state {
 struct plane_request {
     struct plane_server *server;
     struct list in_server;
-    struct handler handler;
+    struct plane_handler handler;
     struct buf payload; /* the two-part message; what follows points into it or into scratch */
     struct buf scratch;
     struct control control;
@@ -235,10 +206,22 @@ static int request_parse(struct plane_request *rq, struct plane_address *ret_hom
         return err_set(e, -ENOTSUP, "payload codec '%.*s'",
                        STR_ARG(str_head(rq->control.payload_codec, 32)));
     rq->body = m.body;
-    return plane_address_parse(rq->control.address, ret_home, e);
+    r = plane_address_parse(rq->control.address, ret_home, e);
+    if (r == 0 && ret_home->kind != PLANE_TCP)
+        r = err_set(e, -EINVAL, "'%.*s' is no address to call home to",
+                    STR_ARG(str_head(rq->control.address, 128)));
+    return r;
 }
 
-static void request_begin(struct plane_server *s, const struct handler *handler, struct str payload)
+const char *plane_server_refusal(struct plane_server *s)
+{
+    if (s->stats.running < s->conf.running_max)
+        return NULL;
+    s->stats.overloaded++;
+    return "Server overloaded: worker at capacity";
+}
+
+void plane_server_begin(struct plane_server *s, const struct plane_handler *h, struct str payload)
 {
     static const struct tcp_handlers home_handlers = {
         .connected = on_home_connected,
@@ -252,7 +235,7 @@ static void request_begin(struct plane_server *s, const struct handler *handler,
     int r;
 
     rq->server = s;
-    rq->handler = *handler;
+    rq->handler = *h;
     list_append(&s->requests, &rq->in_server);
     s->stats.running++;
     s->stats.requests++;
@@ -271,131 +254,32 @@ static void request_begin(struct plane_server *s, const struct handler *handler,
     timer_start(rq->deadline, s->conf.call_home_ms);
 }
 
-/* --- connections from frontends --------------------------------------------------------------- */
-
-static void conn_free(void *arg)
-{
-    struct server_conn *k = arg;
-
-    buf_done(&k->in);
-    free(k);
-}
-
-static void conn_close(struct server_conn *k)
-{
-    if (k->dead)
-        return;
-    k->dead = true;
-    k->conn = tcp_close(k->conn);
-    list_remove(&k->in_server);
-    k->server->stats.connections--;
-    loop_defer(k->server->loop, conn_free, k);
-}
-
-static void ack(struct server_conn *k, const char *text, struct str detail)
-{
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    AUTO(buf_done) struct buf whole = BUF_NULL;
-
-    buf_put_cstr(&whole, text);
-    buf_put_str(&whole, detail);
-    tcp_ack_put(&out, buf_str(&whole));
-    tcp_write(k->conn, buf_str(&out));
-}
-
-static void frame_serve(struct server_conn *k, const struct tcp_frame *f)
-{
-    struct plane_server *s = k->server;
-    const struct handler *handler;
-
-    if (!str_is_utf8(f->path)) {
-        ack(k, "Invalid endpoint path", STR_NULL);
-        return;
-    }
-    handler = strmap_get(s->handlers, f->path);
-    if (!handler) {
-        s->stats.unknown_endpoints++;
-        ack(k, "Unknown endpoint: ", f->path);
-    } else if (s->stats.running >= s->conf.running_max) {
-        s->stats.overloaded++;
-        ack(k, "Server overloaded: worker at capacity", STR_NULL);
-    } else {
-        ack(k, "", STR_NULL);
-        request_begin(s, handler, f->payload);
-    }
-}
-
-static void on_conn_received(void *arg, struct str data)
-{
-    struct server_conn *k = arg;
-    struct tcp_frame f;
-    struct err e;
-    size_t used;
-    int r;
-
-    buf_put_str(&k->in, data);
-    while ((r = tcp_frame_decode(buf_str(&k->in), k->server->conf.frame_max, &f, &used, &e)) == 0) {
-        frame_serve(k, &f);
-        buf_consume(&k->in, used);
-    }
-    if (r < 0) {
-        ack(k, "Read error: ", str_from(e.text));
-        conn_close(k);
-        return;
-    }
-    if (!k->in.len)
-        buf_done(&k->in);
-}
-
-static void on_conn_closed(void *arg, int error)
-{
-    (void)error;
-    conn_close(arg);
-}
-
-static void on_accept(void *arg, struct tcp *take_conn)
-{
-    static const struct tcp_handlers handlers = {
-        .received = on_conn_received,
-        .closed = on_conn_closed,
-    };
-    struct plane_server *s = arg;
-    struct server_conn *k;
-
-    if (s->stats.connections >= s->conf.connections_max) {
-        (void)tcp_abort(take_conn);
-        return;
-    }
-    k = xcalloc(1, sizeof(*k));
-    k->server = s;
-    k->conn = take_conn;
-    list_append(&s->conns, &k->in_server);
-    s->stats.connections++;
-    tcp_set_handlers(take_conn, &handlers, k);
-}
-
 /* --- the server ------------------------------------------------------------------------------- */
+
+void plane_server_name(struct plane_server *s, const char *ip, uint16_t port)
+{
+    (void)snprintf(s->address, sizeof(s->address), strchr(ip, ':') ? "[%s]:%u" : "%s:%u", ip, port);
+}
 
 static int server_listen(struct plane_server *s, struct err *e)
 {
-    char ip[PLANE_IP_SIZE];
+    bool http = s->conf.kind == PLANE_HTTP;
     const char *host = s->conf.host && *s->conf.host ? s->conf.host : NULL;
-    bool is_v6;
+    char ip[PLANE_IP_SIZE];
     int r;
 
     if (host)
         (void)snprintf(ip, sizeof(ip), "%s", host);
     else
         tcp_local_ip(ip, sizeof(ip));
-    is_v6 = strchr(ip, ':') != NULL;
     if (!host)
-        host = is_v6 ? "::" : "0.0.0.0";
-    r = tcp_listen(&s->listener, s->loop, host, s->conf.port, on_accept, s, e);
+        host = strchr(ip, ':') ? "::" : "0.0.0.0";
+    else if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
+        tcp_local_ip(ip, sizeof(ip)); /* nobody can dial that */
+    r = http ? plane_server_http_start(s, host, e) : plane_server_tcp_start(s, host, e);
     if (r < 0)
         return err_wrap(e, r, "request plane: listen on %s", host);
-    (void)snprintf(s->address, sizeof(s->address), is_v6 ? "[%s]:%u" : "%s:%u", ip,
-                   tcp_listener_port(s->listener));
-    s->conf.host = NULL; /* was the caller's */
+    plane_server_name(s, ip, http ? http_server_port(s->http) : tcp_listener_port(s->listener));
     return 0;
 }
 
@@ -416,19 +300,32 @@ int plane_server_new(struct plane_server **ret, struct loop *l,
     list_init(&s->conns);
     list_init(&s->requests);
     s->handlers = strmap_new();
-    r = server_listen(s, e);
+    if (c->kind == PLANE_NATS && !c->nats)
+        return err_set(e, -EINVAL, "request plane nats without a link to it");
+    r = c->kind == PLANE_NATS ? 0 : server_listen(s, e);
     if (r < 0)
         return r;
+    c->host = c->root = NULL; /* were the caller's */
     *ret = TAKE(s);
     return 0;
+}
+
+static void handler_free(void *arg)
+{
+    struct plane_handler *h = arg;
+
+    if (h && h->server->conf.kind == PLANE_NATS)
+        plane_server_nats_unsubscribe(h);
+    free(h);
 }
 
 static void server_free(void *arg)
 {
     struct plane_server *s = arg;
 
-    (void)strmap_free_with(s->handlers, free);
     buf_done(&s->out);
+    free(s->root);
+    free(s->routes);
     free(s);
 }
 
@@ -436,9 +333,9 @@ struct plane_server *plane_server_free(struct plane_server *s)
 {
     if (!s)
         return NULL;
-    s->listener = tcp_listener_close(s->listener);
-    LIST_FOREACH (k, &s->conns, struct server_conn, in_server)
-        conn_close(k);
+    plane_server_tcp_stop(s);
+    plane_server_http_stop(s);
+    s->handlers = strmap_free_with(s->handlers, handler_free);
     LIST_FOREACH (rq, &s->requests, struct plane_request, in_server)
         request_gone(rq);
     /* Behind the connections and requests that end this turn and still point here. */
@@ -451,17 +348,55 @@ const char *plane_server_address(const struct plane_server *s)
     return s->address;
 }
 
-void plane_server_register(struct plane_server *s, const char *path, plane_serve_fn fn, void *arg)
+enum plane_kind plane_server_kind(const struct plane_server *s)
 {
-    struct handler *h = xcalloc(1, sizeof(*h));
-
-    *h = (struct handler){fn, arg};
-    free(strmap_set(s->handlers, str_from(path), h));
+    return s->conf.kind;
 }
 
-void plane_server_unregister(struct plane_server *s, const char *path)
+/* What requests for it are told apart by. */
+static char *key_of(const struct plane_server *s, const struct plane_endpoint *ep)
 {
-    free(strmap_remove(s->handlers, str_from(path)));
+    switch (s->conf.kind) {
+    case PLANE_NATS:
+        return xasprintf("%s_%s.%s-%" PRIx64, ep->ns, ep->component, ep->name, ep->instance_id);
+    case PLANE_HTTP:
+        return xstrdup(ep->name);
+    case PLANE_TCP:
+        break;
+    }
+    return xasprintf("%" PRIx64 "/%s", ep->instance_id, ep->name);
+}
+
+void plane_server_put_address(const struct plane_server *s, const struct plane_endpoint *ep,
+                              struct buf *out)
+{
+    AUTO(mem_free) char *key = key_of(s, ep);
+
+    if (s->conf.kind == PLANE_HTTP)
+        buf_printf(out, "http://%s%s/%s", s->address, s->root, key);
+    else if (s->conf.kind == PLANE_NATS)
+        buf_put_cstr(out, key);
+    else
+        buf_printf(out, "%s/%s", s->address, key);
+}
+
+void plane_server_register(struct plane_server *s, const struct plane_endpoint *ep,
+                           plane_serve_fn fn, void *arg)
+{
+    AUTO(mem_free) char *key = key_of(s, ep);
+    struct plane_handler *h = xcalloc(1, sizeof(*h));
+
+    *h = (struct plane_handler){.server = s, .fn = fn, .arg = arg};
+    handler_free(strmap_set(s->handlers, str_from(key), h));
+    if (s->conf.kind == PLANE_NATS)
+        plane_server_nats_subscribe(h, key);
+}
+
+void plane_server_unregister(struct plane_server *s, const struct plane_endpoint *ep)
+{
+    AUTO(mem_free) char *key = key_of(s, ep);
+
+    handler_free(strmap_remove(s->handlers, str_from(key)));
 }
 
 size_t plane_server_running(const struct plane_server *s)

@@ -3,8 +3,9 @@
  * Worker side of the request plane (wire.md §4, 6): takes requests, acknowledges them, calls the
  * frontend home and streams items back.
  *
- * Handlers are registered by path "<instance id, hex>/<endpoint>", so several workers of a process
- * share one server. A request is acknowledged before its handler runs, and the handler runs when
+ * A server speaks one plane: TCP, NATS or HTTP. Handlers are registered by endpoint and instance, so
+ * several workers of a process share one server; over HTTP, whose URLs name no instance, each
+ * endpoint has one handler. A request is acknowledged before its handler runs, and the handler runs when
  * the connection home stands. A request that cannot be parsed, or whose home cannot be reached, is
  * dropped silently after its ack, as the reference does. One loop; all calls on its thread.
  */
@@ -18,14 +19,20 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/net/loop.h"
+#include "router/wire/plane_address.h"
 
+struct nats_link;
 struct plane_server;
 struct plane_request;
 
 /* Zero and NULL mean the default in brackets. */
 struct plane_server_conf {
-    const char *host; /* DYN_TCP_RPC_HOST: bind and advertise, numeric [any / tcp_local_ip()] */
-    uint16_t port;    /* DYN_TCP_RPC_PORT [chosen by the kernel] */
+    enum plane_kind kind;   /* [PLANE_TCP] */
+    struct nats_link *nats; /* of PLANE_NATS: borrowed; subscribe before it is up, publish after */
+    /* Of the other two: DYN_TCP_RPC_…, DYN_HTTP_RPC_HOST and _PORT. */
+    const char *host;       /* bind and advertise, numeric [any / tcp_local_ip()] */
+    uint16_t port;          /* [chosen by the kernel] */
+    const char *root;       /* of PLANE_HTTP: DYN_HTTP_RPC_ROOT_PATH ["/v1/rpc"] */
     uint64_t call_home_ms;  /* to connect home [5000] */
     uint64_t linger_ms;     /* wait for the frontend's FIN after the sentinel [10000] */
     size_t frame_max;       /* DYN_TCP_MAX_MESSAGE_SIZE [32 MiB] */
@@ -51,12 +58,23 @@ MUST_CHECK int plane_server_new(struct plane_server **ret, struct loop *l,
 struct plane_server *plane_server_free(struct plane_server *s);
 DEFINE_CLEANUP(struct plane_server *, plane_server_free)
 
-/* "ip:port", the first part of an Endpoint record's tcp transport; borrowed. */
+/* What is served. Its texts are copied where they are kept. */
+struct plane_endpoint {
+    const char *ns, *component, *name;
+    uint64_t instance_id;
+};
+
+/* "ip:port"; empty on NATS; borrowed. */
 const char *plane_server_address(const struct plane_server *s);
-/* Replaces a handler of the same path. Copies @path. */
-void plane_server_register(struct plane_server *s, const char *path, plane_serve_fn fn, void *arg);
-/* Later frames are answered "Unknown endpoint: …"; running requests go on. */
-void plane_server_unregister(struct plane_server *s, const char *path);
+enum plane_kind plane_server_kind(const struct plane_server *s);
+/* The address in an Endpoint record of plane_server_kind()'s transport. */
+void plane_server_put_address(const struct plane_server *s, const struct plane_endpoint *ep,
+                              struct buf *out);
+/* Replaces a handler of the same. */
+void plane_server_register(struct plane_server *s, const struct plane_endpoint *ep,
+                           plane_serve_fn fn, void *arg);
+/* Later requests are refused in the plane's words; running ones go on. */
+void plane_server_unregister(struct plane_server *s, const struct plane_endpoint *ep);
 size_t plane_server_running(const struct plane_server *s);
 struct plane_server_stats plane_server_stats(const struct plane_server *s);
 

@@ -42,7 +42,8 @@ static void rig_init(struct rig *rig, const struct plane_server_conf *conf)
     EXPECT_OK(log_setup("off", false, &e), &e);
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
     EXPECT_OK(plane_server_new(&rig->server, rig->loop, conf, &e), &e);
-    plane_server_register(rig->server, "a/g", serve, NULL);
+    plane_server_register(rig->server, &(struct plane_endpoint){.name = "g", .instance_id = 0xa},
+                          serve, NULL);
 }
 
 static void rig_done(struct rig *rig)

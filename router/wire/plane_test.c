@@ -15,6 +15,7 @@
 #include "router/wire/two_part.h"
 
 enum { PATIENCE_MS = 10000 };
+#define GENERATE(id) (&(struct plane_endpoint){.name = "generate", .instance_id = (id)})
 
 /* --- a rig: one loop with a client, a server and a scripted worker ---------------------------- */
 
@@ -327,7 +328,7 @@ static void rig_init(struct rig *rig, const struct plane_client_conf *more)
     EXPECT_OK(plane_client_new(&rig->client, rig->loop, &conf, &e), &e);
     EXPECT_OK(plane_server_new(&rig->server, rig->loop, &server_conf, &e), &e);
     EXPECT_OK(tcp_listen(&rig->raw, rig->loop, "127.0.0.1", 0, raw_accept, rig, &e), &e);
-    plane_server_register(rig->server, "a1/generate", serve, rig);
+    plane_server_register(rig->server, GENERATE(0xa1), serve, rig);
 }
 
 static void rig_done(struct rig *rig)
@@ -425,7 +426,7 @@ static void test_refused(void **state)
     UNTIL(&rig, d.over);
     assert_string_equal(d.seen, "ASiiiF");
     assert_int_equal(plane_client_stats(rig.client).connections, 1);
-    plane_server_unregister(rig.server, "a1/generate");
+    plane_server_unregister(rig.server, GENERATE(0xa1));
     d = (struct call){0};
     call_worker(&rig, &d);
     UNTIL(&rig, d.over);
@@ -471,7 +472,7 @@ static void test_cannot_send(void **state)
 
 static void test_deadlines(void **state)
 {
-    struct plane_client_conf conf = {.ack_ms = 30, .call_home_ms = 30, .first_item_ms = 30};
+    struct plane_client_conf conf = {.ack_ms = 30, .call_home_ms = 30, .first_item_ms = 300};
     struct call c = {0};
     struct rig rig;
 
@@ -753,8 +754,8 @@ static void test_server_limits(void **state)
     (void)state;
     rig_init(&rig, NULL);
     EXPECT_OK(plane_server_new(&small, rig.loop, &conf, &e), &e);
-    plane_server_register(small, "b2/generate", serve, &rig);
-    plane_server_register(small, "b3/generate", serve, &rig);
+    plane_server_register(small, GENERATE(0xb2), serve, &rig);
+    plane_server_register(small, GENERATE(0xb3), serve, &rig);
     rig.n_items = SIZE_MAX;
     address = xasprintf("%s/b2/generate", plane_server_address(small));
     call_send(&rig, &c, address);

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/frontend/pool.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "lib/base/log.h"
+#include "router/kv/block_hash.h"
+#include "router/frontend/admission.h"
+#include "router/sync/load_report.h"
+
+static const struct log_target LG = {"commutator::frontend::pool"};
+
+/* Where users of the reference look for the cost function (router.md §4.2). */
+static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
+
+enum { AVOID_MAX = 64 };
+
+const char *const POOL_ROLE_WORDS[] = {[POOL_DECODE] = "decode", [POOL_PREFILL] = "prefill"};
+
+struct pool *pool_new(struct loop *l, const struct served_model *found, uint32_t block_size,
+                      const struct route_conf *route)
+{
+    struct pool *p = xcalloc(1, sizeof(*p));
+
+    p->refs = 1;
+    p->role = found->is_prefill ? POOL_PREFILL : POOL_DECODE;
+    p->loop = l;
+    p->model = xstrdup(found->name);
+    p->set = xstrdup(found->set ? found->set : found->name);
+    p->ns = xstrdup(found->ns);
+    p->component = xstrdup(found->component);
+    p->endpoint = xstrdup(found->endpoint);
+    block_size = block_size ? block_size : found->card->kv_cache_block_size;
+    p->eagle = found->card->eagle;
+    p->is_stock = found->is_stock;
+    p->inhibit_ms = POOL_INHIBIT_MS;
+    p->seed = block_hash_seed(str_from(found->card->lora_name), STR_NULL);
+    p->scheduler = scheduler_new(MAX(block_size, 1u), route);
+    p->affinity = affinity_new(AFFINITY_SESSIONS_MAX);
+    pool_configure(p, route);
+    return p;
+}
+
+struct pool *pool_ref(struct pool *p)
+{
+    p->refs++;
+    return p;
+}
+
+static void worker_free(struct pool_worker *w)
+{
+    if (!w)
+        return;
+    free(w->address);
+    free(w->bootstrap_host);
+    free(w->engine_model);
+    free(w);
+}
+
+struct pool *pool_unref(struct pool *p)
+{
+    uint64_t id, worker;
+    size_t at = 0;
+
+    if (!p || --p->refs > 0)
+        return NULL;
+    while (map64_next(&p->workers, &at, &id, &worker))
+        worker_free((struct pool_worker *)(uintptr_t)worker);
+    map64_done(&p->workers);
+    map64_done(&p->inhibited);
+    admission_free(p->admission);
+    load_report_free(p->report);
+    scheduler_free(p->scheduler);
+    affinity_free(p->affinity);
+    free(p->model);
+    free(p->set);
+    free(p->ns);
+    free(p->component);
+    free(p->endpoint);
+    free(p);
+    return NULL;
+}
+
+static void hold_pool(void *pool)
+{
+    (void)pool_ref(pool);
+}
+
+static void let_pool_go(void *pool)
+{
+    (void)pool_unref(pool);
+}
+
+void pool_admit(struct pool *p, const struct admission_metrics *metrics,
+                const struct admission_rules *rules)
+{
+    p->admission = admission_new(&(struct admission_conf){.loop = p->loop,
+                                                          .scheduler = p->scheduler,
+                                                          .metrics = metrics,
+                                                          .model = p->model,
+                                                          .worker_type = POOL_ROLE_WORDS[p->role],
+                                                          .hold = hold_pool,
+                                                          .let_go = let_pool_go,
+                                                          .owner = p},
+                                 rules);
+}
+
+void pool_configure(struct pool *p, const struct route_conf *route)
+{
+    struct route_conf c = *route;
+
+    if (p->role == POOL_PREFILL) {
+        c.track_active_blocks = false;
+        /* As in 0.9.0 (router.md §4.6). */
+        c.busy_decode_blocks = c.busy_prefill_tokens = c.busy_prefill_share = NAN;
+    }
+    scheduler_configure(p->scheduler, &c);
+}
+
+size_t pool_hash_local(const struct pool *p, const uint32_t *tokens, size_t n_tokens,
+                       uint64_t *ret_local)
+{
+    uint32_t block_size = scheduler_block_size(p->scheduler);
+
+    return p->eagle
+               ? block_hash_local_eagle_seeded(p->seed, tokens, n_tokens, block_size, ret_local)
+               : block_hash_local_seeded(p->seed, tokens, n_tokens, block_size, ret_local);
+}
+
+bool pool_cuts_as(const struct pool *p, const struct pool *other)
+{
+    return p->eagle == other->eagle && p->seed == other->seed &&
+           scheduler_block_size(p->scheduler) == scheduler_block_size(other->scheduler);
+}
+
+void pool_put_worker(struct pool *p, const struct worker *w)
+{
+    const struct model_card *card = w->card;
+    struct pool_worker *known = map64_find_ptr(&p->workers, w->id);
+    struct pool_worker *fresh = xcalloc(1, sizeof(*fresh));
+    struct worker_info info = {.worker_id = w->id,
+                               .dp_start = card->dp_start,
+                               .dp_size = card->dp_size,
+                               .total_kv_blocks = card->total_kv_blocks,
+                               .max_num_seqs = card->max_num_seqs,
+                               .max_batched_tokens = card->max_num_batched_tokens,
+                               .taints = (const char *const *)card->taints,
+                               .n_taints = card->n_taints};
+
+    *fresh = (struct pool_worker){.address = xstrdup(w->address),
+                                  .dp_size = MAX(card->dp_size, 1u),
+                                  .max_num_batched_tokens = card->max_num_batched_tokens};
+    if (w->has_own_card && card->bootstrap_host) {
+        fresh->bootstrap_host = xstrdup(card->bootstrap_host);
+        fresh->bootstrap_port = card->bootstrap_port;
+    }
+    if (w->engine) {
+        fresh->engine_model = xstrdup(w->engine->model);
+        fresh->tokenizes = w->engine->tokenizes;
+        p->n_sample = w->engine->n_sample;
+        memcpy(p->sample, w->engine->sample, sizeof(p->sample));
+    }
+    worker_free(known);
+    map64_put_ptr(&p->workers, w->id, fresh);
+    (void)map64_remove(&p->inhibited, w->id, NULL);
+    if (!scheduler_put_worker(p->scheduler, &info))
+        log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
+    if (p->admission)
+        admission_wake(p->admission);
+}
+
+void pool_remove_worker(struct pool *p, uint64_t worker_id)
+{
+    uint64_t worker;
+
+    if (map64_remove(&p->workers, worker_id, &worker))
+        worker_free((struct pool_worker *)(uintptr_t)worker);
+    (void)map64_remove(&p->inhibited, worker_id, NULL);
+    scheduler_remove_worker(p->scheduler, worker_id);
+    if (p->admission)
+        admission_wake(p->admission);
+}
+
+const struct pool_worker *pool_worker(const struct pool *p, uint64_t worker_id)
+{
+    return map64_find_ptr(&p->workers, worker_id);
+}
+
+struct str pool_worker_address(const struct pool *p, uint64_t worker_id)
+{
+    const struct pool_worker *w = pool_worker(p, worker_id);
+
+    return w ? str_from(w->address) : STR_NULL;
+}
+
+const struct pool_worker *pool_tokenizer(struct pool *p)
+{
+    uint64_t id, value;
+    size_t at = 0;
+
+    while (map64_next(&p->workers, &at, &id, &value)) {
+        const struct pool_worker *w = (const struct pool_worker *)(uintptr_t)value;
+        const uint64_t *until = map64_find(&p->inhibited, id);
+
+        if (w->tokenizes && !(until && *until > loop_now_ms(p->loop)))
+            return w;
+    }
+    return NULL;
+}
+
+void pool_inhibit(struct pool *p, uint64_t worker_id)
+{
+    *map64_put(&p->inhibited, worker_id, NULL) = loop_now_ms(p->loop) + p->inhibit_ms;
+}
+
+/* Writes at most @cap ids that are inhibited now, returns how many. */
+static size_t inhibited(struct pool *p, uint64_t *ret_ids, size_t cap)
+{
+    uint64_t now = loop_now_ms(p->loop), id, until;
+    size_t at = 0, n = 0;
+
+    while (n < cap && map64_next(&p->inhibited, &at, &id, &until))
+        if (until > now)
+            ret_ids[n++] = id;
+    if (n == 0 && p->inhibited.len)
+        map64_clear(&p->inhibited);
+    return n;
+}
+
+int pool_route(struct pool *p, struct route_request *q, struct pool_avoid avoid,
+               struct route_decision *ret_decision, struct booking **ret_booking)
+{
+    uint64_t ids[AVOID_MAX];
+    int r;
+
+    assert(avoid.n <= AVOID_MAX);
+    if (avoid.n)
+        memcpy(ids, avoid.ids, avoid.n * sizeof(ids[0]));
+    q->exclude = ids;
+    q->n_exclude = avoid.n + inhibited(p, ids + avoid.n, AVOID_MAX - avoid.n);
+    r = scheduler_route(p->scheduler, q, ret_decision, ret_booking);
+    if (r != ROUTE_NO_WORKERS || q->n_exclude == avoid.n)
+        return r;
+    /* Better a worker that failed somebody else just now than none. */
+    q->n_exclude = avoid.n;
+    return scheduler_route(p->scheduler, q, ret_decision, ret_booking);
+}
+
+struct trace {
+    const struct pool *pool;
+    const char *request_id;
+};
+
+static void trace_line(void *arg, struct str text)
+{
+    const struct trace *t = arg;
+    const struct log_field fields[] = {LOG_STR("request_id", t->request_id),
+                                       LOG_STR("worker_type", POOL_ROLE_WORDS[t->pool->role])};
+
+    log_emitf(&LG_SCHEDULER, LOG_INFO, fields, ARRAY_LEN(fields), "%.*s", STR_ARG(text));
+}
+
+void pool_trace(const struct pool *p, const struct route_decision *d, const char *request_id)
+{
+    struct trace t = {p, request_id};
+
+    if (log_enabled(&LG_SCHEDULER, LOG_INFO))
+        route_decision_trace(d, trace_line, &t);
+}

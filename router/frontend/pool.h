@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The workers of one endpoint, and the scheduler that chooses among them.
+ *
+ * A model has a pool of workers that answer. Beside it there may be one of workers that only compute
+ * prompts, under the same model name, with an index and bookings of its own (router.md §5.1).
+ * Whoever holds a booking in a pool's scheduler holds a reference: a pool that discovery drops lives
+ * until its last booking is released. One loop thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/map64.h"
+#include "lib/base/str.h"
+#include "lib/net/loop.h"
+#include "router/discovery/instances.h"
+#include "router/engine/stock_engine.h"
+#include "router/sched/affinity.h"
+#include "router/sched/scheduler.h"
+
+struct admission;
+struct admission_metrics;
+struct admission_rules;
+
+enum pool_role { POOL_DECODE, POOL_PREFILL, POOL_ROLES };
+
+/* "decode", "prefill": the label worker_type of metrics and log lines. */
+extern const char *const POOL_ROLE_WORDS[POOL_ROLES];
+
+struct pool_worker {
+    char *address;        /* on the request plane */
+    char *bootstrap_host; /* where decode workers fetch KV blocks; NULL = they are told otherwise */
+    uint16_t bootstrap_port;
+    uint32_t dp_size;
+    uint64_t max_num_batched_tokens; /* 0 = unknown */
+    char *engine_model; /* NULL: a worker of Dynamo; else the address is the URL of an OpenAI server
+                           that calls the model so */
+    bool tokenizes;     /* such a server answers /tokenize */
+};
+
+struct load_report;
+struct router_series;
+
+struct pool {
+    unsigned refs;
+    enum pool_role role;
+    char *model, *ns, *component, *endpoint;
+    char *set; /* names it among all of its role: model and endpoint */
+    struct loop *loop;
+    struct scheduler *scheduler;
+    struct affinity *affinity;          /* where sessions were sent */
+    bool is_stock;                      /* its workers are plain OpenAI servers */
+    uint32_t sample[ENGINE_SAMPLE_MAX]; /* what one of those makes of ENGINE_SAMPLE */
+    size_t n_sample;
+    bool eagle;    /* how its engines cut prompts into blocks, beside the block size */
+    uint64_t seed; /* of their local hashes: an adapter's blocks are not the base model's */
+    struct admission *admission;  /* NULL: everybody is routed at once */
+    struct load_report *report;   /* what others are told of it; NULL = nothing */
+    struct router_series *series; /* what is measured of it, NULL until its first request */
+    struct map64 workers;         /* worker id -> struct pool_worker */
+    uint64_t inhibit_ms;          /* [POOL_INHIBIT_MS] */
+    struct map64 inhibited;       /* worker id -> until when (loop ms) it is passed over */
+};
+
+/* @block_size 0 = what the card says. */
+struct pool *pool_new(struct loop *l, const struct served_model *found, uint32_t block_size,
+                      const struct route_conf *route);
+/* Gives it a queue; @metrics and @rules are borrowed. */
+void pool_admit(struct pool *p, const struct admission_metrics *metrics,
+                const struct admission_rules *rules);
+struct pool *pool_ref(struct pool *p);
+struct pool *pool_unref(struct pool *p); /* NULL in, NULL out */
+/* A new configuration. Prefill workers hold no blocks for long: theirs are never counted. */
+void pool_configure(struct pool *p, const struct route_conf *route);
+
+/* block_hash_local() as the engines of @p do it; at most n_tokens / block size. */
+size_t pool_hash_local(const struct pool *p, const uint32_t *tokens, size_t n_tokens,
+                       uint64_t *ret_local);
+/* Whether hashes of one serve the other. */
+bool pool_cuts_as(const struct pool *p, const struct pool *other);
+
+void pool_put_worker(struct pool *p, const struct worker *w);
+void pool_remove_worker(struct pool *p, uint64_t worker_id);
+/* NULL when the worker is not there (any more). Borrowed until it changes. */
+const struct pool_worker *pool_worker(const struct pool *p, uint64_t worker_id);
+/* Empty when the worker is not there. */
+struct str pool_worker_address(const struct pool *p, uint64_t worker_id);
+
+/* One that answers /tokenize; NULL when there is none. Borrowed likewise. */
+const struct pool_worker *pool_tokenizer(struct pool *p);
+
+/* A worker that just failed is passed over for p->inhibit_ms, until discovery tells of it again, or
+ * while there is no other. */
+enum { POOL_INHIBIT_MS = 5000 };
+void pool_inhibit(struct pool *p, uint64_t worker_id);
+
+/* Workers that a request must not be sent to again. */
+struct pool_avoid {
+    const uint64_t *ids;
+    size_t n;
+};
+/*
+ * scheduler_route() around @avoid and, while there are others, around those that failed somebody
+ * else just now. Same outcomes.
+ */
+MUST_CHECK int pool_route(struct pool *p, struct route_request *q, struct pool_avoid avoid,
+                          struct route_decision *ret_decision, struct booking **ret_booking);
+/* The reference's trace lines, with the request and the side they belong to as fields. */
+void pool_trace(const struct pool *p, const struct route_decision *d, const char *request_id);

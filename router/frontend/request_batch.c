@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Several choices in one answer: n of them for each prompt. Each is a request of its own, routed and
+ * booked alone, so that any worker will do; choices of a prompt find it in caches.
+ *
+ *     exchange ── batch ──┬─ request of choice 0      choice = prompt * n + k
+ *                         ├─ request of choice 1 …
+ *
+ * Chunks are sent as they come. The answer fails with the first choice that fails. The batch lives
+ * until its last request is freed, which may be on its way back from a pool thread.
+ */
+#include "router/frontend/request_batch.h"
+
+#include "lib/base/json_tree.h"
+
+struct request_batch {
+    struct serving *s;
+    struct http_exchange *x;
+    struct arena *arena;      /* of what requests view */
+    struct openai_request in; /* owns the trees */
+    char id[UUID_TEXT_SIZE];
+    struct request **members; /* NULL = gone */
+    struct buf *choices;      /* of an answer that is not streamed */
+    size_t n, n_left, per_prompt;
+    size_t refs; /* members that are not freed, and who works on the batch */
+    bool begun, ended;
+    struct usage usage; /* of all */
+    uint64_t created;
+};
+
+static void unref(struct request_batch *b)
+{
+    if (--b->refs > 0)
+        return;
+    for (size_t i = 0; i < b->n; i++)
+        buf_done(&b->choices[i]);
+    openai_request_done(&b->in);
+    arena_free(b->arena);
+    free(b->choices);
+    free(b->members);
+    free(b);
+}
+
+struct str request_batch_id(const struct request_batch *b)
+{
+    return str_from(b->id);
+}
+
+void request_batch_forget(struct request *rq)
+{
+    rq->batch->members[rq->choice] = NULL;
+    unref(rq->batch);
+}
+
+/* Nothing is answered any more; ends all but @but. */
+static void end(struct request_batch *b, const struct request *but, enum decision_end how)
+{
+    b->refs++;
+    b->ended = true;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->members[i] && b->members[i] != but && !b->members[i]->gone)
+            request_abandon(b->members[i], how);
+    unref(b);
+}
+
+static void gone(void *arg)
+{
+    struct request_batch *b = arg;
+
+    metric_add(b->s->metrics.disconnected, 1);
+    end(b, NULL, DECISION_CLIENT_GONE);
+}
+
+static void drained(void *arg)
+{
+    struct request_batch *b = arg;
+
+    for (size_t i = 0; i < b->n; i++)
+        if (b->members[i])
+            request_resume(b->members[i]);
+}
+
+static void write_out(struct request_batch *b, struct str bytes)
+{
+    if (!b->begun) {
+        b->begun = true;
+        http_add_header(b->x, "cache-control", STR("no-cache"));
+        http_on_drained(b->x, drained, b);
+        http_stream_begin(b->x, 200, "text/event-stream");
+    }
+    http_stream_write(b->x, bytes);
+}
+
+void request_batch_write(struct request *rq)
+{
+    rq->begun = true;
+    if (!rq->batch->ended)
+        write_out(rq->batch, buf_str(&rq->out));
+    buf_clear(&rq->out);
+}
+
+void request_batch_fail(struct request *rq, const struct api_error *e)
+{
+    struct request_batch *b = rq->batch;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    if (b->ended)
+        return;
+    if (b->begun) {
+        chunk_put_error(&out, e->status, str_from(e->text));
+        chunk_put_done(&out);
+        http_stream_write(b->x, buf_str(&out));
+        http_stream_end(b->x);
+    } else {
+        api_error_respond(b->x, e);
+    }
+    end(b, rq, DECISION_FAILED);
+}
+
+/* All choices are made. */
+static void answer(struct request_batch *b)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL, choices = BUF_NULL;
+    AUTO(chunk_done) struct chunk c;
+
+    b->ended = true;
+    chunk_init(&c, b->in.api, str_from(b->id), b->in.model, b->created);
+    if (b->in.stream) {
+        if (b->in.include_usage)
+            chunk_put_usage(&c, &out, &b->usage);
+        chunk_put_done(&out);
+        write_out(b, buf_str(&out));
+        http_stream_end(b->x);
+        return;
+    }
+    for (size_t i = 0; i < b->n; i++) {
+        if (i > 0)
+            buf_put_char(&choices, ',');
+        buf_put_str(&choices, buf_str(&b->choices[i]));
+    }
+    chunk_put_body(&c, &out, buf_str(&choices), NULL, &b->usage);
+    http_respond(b->x, 200, "application/json", buf_str(&out));
+}
+
+void request_batch_complete(struct request *rq)
+{
+    struct request_batch *b = rq->batch;
+
+    b->refs++;
+    b->usage.completion_tokens += rq->usage.completion_tokens;
+    if (rq->choice % b->per_prompt == 0) /* of each prompt once */
+        b->usage.prompt_tokens += rq->usage.prompt_tokens;
+    if (rq->in.stream)
+        request_batch_write(rq);
+    else
+        request_reply_put_choice(rq, &b->choices[rq->choice]);
+    request_finish(rq);
+    if (--b->n_left == 0 && !b->ended)
+        answer(b);
+    unref(b);
+}
+
+/* The request for one choice: its own prompt, one choice, and a seed that differs. */
+static struct request *new_member(struct request_batch *b, const struct request_parts *all,
+                                  uint32_t choice)
+{
+    struct request_parts p = *all;
+    char id[UUID_TEXT_SIZE];
+
+    p.arena = arena_new();
+    p.batch = b;
+    p.choice = choice;
+    p.in.messages = b->in.messages ? json_dup(b->in.messages) : NULL;
+    p.in.tools = b->in.tools ? json_dup(b->in.tools) : NULL;
+    p.in.template_args = b->in.template_args ? json_dup(b->in.template_args) : NULL;
+    if (b->in.n_prompts)
+        p.in.prompt = b->in.prompts[choice / b->per_prompt];
+    p.in.sampling.n.set = false;
+    if (choice % b->per_prompt) /* told with the first choice of the prompt */
+        p.in.tell_prompt = p.in.tell_tokens = false;
+    if (p.in.sampling.seed.set)
+        p.in.sampling.seed.v = (int64_t)((uint64_t)p.in.sampling.seed.v + choice % b->per_prompt);
+    if (choice > 0) { /* the first has the id of the answer: GET /explain/{id} */
+        random_uuid(id);
+        p.id = id;
+    }
+    b->refs++;
+    return request_new(&p);
+}
+
+void request_batch_serve(const struct request_parts *parts)
+{
+    const struct openai_request *in = &parts->in;
+    struct request_batch *b;
+    struct api_error e;
+
+    if (in->query_only) {
+        (void)api_fail(&e, 400, "n", "Validation: query_instance_id asks for one choice");
+        api_error_respond(parts->x, &e);
+        openai_request_done(&(struct openai_request){
+            .messages = in->messages, .tools = in->tools, .template_args = in->template_args});
+        arena_free(parts->arena);
+        return;
+    }
+    b = xcalloc(1, sizeof(*b));
+    *b = (struct request_batch){.s = parts->s,
+                                .x = parts->x,
+                                .arena = parts->arena,
+                                .in = *in,
+                                .n = openai_request_choices(in),
+                                .n_left = openai_request_choices(in),
+                                .per_prompt = in->sampling.n.set ? (size_t)in->sampling.n.v : 1,
+                                .refs = 1,
+                                .created = clock_wall_ms() / 1000};
+    b->members = xcalloc(b->n, sizeof(*b->members));
+    b->choices = xcalloc(b->n, sizeof(*b->choices));
+    for (size_t i = 0; i < b->n; i++)
+        b->members[i] = new_member(b, parts, (uint32_t)i);
+    (void)memcpy(b->id, b->members[0]->id, sizeof(b->id));
+    http_add_header(b->x, "x-request-id", str_from(b->id));
+    http_on_gone(b->x, gone, b);
+    for (size_t i = 0; i < b->n && !b->ended; i++)
+        request_start(b->members[i]);
+    unref(b);
+}

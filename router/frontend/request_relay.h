@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests on plain OpenAI servers, for the files of a request only.
+ */
+#pragma once
+
+#include "router/frontend/request_state.h"
+
+/* request_relay.c: what request_output.c does, for a worker that is a plain OpenAI server. */
+void request_relay(struct request *rq, const struct pool_worker *w);
+struct relay *relay_cancel(struct relay *r); /* NULL in, NULL out */
+void relay_resume(struct relay *r);
+/* request_tokenize.c: the prompt of a model whose tokenizer is not here. */
+enum step_result request_tokenize_there(struct request *rq);
+/* What a plain OpenAI server puts before the tokens of a prompt of completions (BOS). */
+void request_put_head(struct request *rq);
+/* Without ids the request is booked by the length of its text. */
+void request_guess_length(struct request *rq);

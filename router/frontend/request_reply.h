@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the model said, on its way to the client. For the files of requests only.
+ */
+#pragma once
+
+#include "router/openai/chunk.h"
+#include "router/openai/logprobs.h"
+#include "router/openai/reply.h"
+
+struct request;
+
+struct request_reply {
+    struct reply *parser; /* NULL = all of it is content */
+    struct logprobs logprobs;
+    struct buf thoughts, calls; /* all of them, when the answer is not streamed */
+    uint32_t n_calls;
+};
+
+void request_reply_start(struct request *rq);
+void request_reply_done(struct request *rq);
+void request_reply_push(struct request *rq, struct str text);
+/* The next token of an item, which stands for @piece in the text. */
+void request_reply_logprobs(struct request *rq, struct logprobs_item *it, uint32_t id,
+                            struct str piece);
+/* The last text, what was held back, and the end, whose reason may be another then. */
+void request_reply_end(struct request *rq, struct str text);
+void request_reply_put_folded(struct request *rq, struct buf *out);
+void request_reply_put_choice(struct request *rq, struct buf *out);
+const struct usage *request_usage_in_chunks(const struct request *rq);
+/* The events that nvext.annotations asks for, at the head of the stream. */
+void request_annotate(struct request *rq);

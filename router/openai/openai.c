@@ -1,0 +1,782 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/openai.h"
+
+#include "lib/base/err.h"
+#include "router/openai/openai_read.h"
+
+enum {
+    STOP_MAX = 4,
+    TOOLS_MAX = 128,
+    LIST_MAX = 1024,
+    TAINTS_MAX = 64,
+    TAINT_WEIGHT_MAX = 1000,
+    PROMPT_IDS_MAX = 1 << 22
+};
+
+/* --- keys --------------------------------------------------------------------------------------
+ */
+
+static bool key_model(struct openai_reader *rd, const char *key)
+{
+    return openai_read_string(rd, key, &rd->r->model);
+}
+
+static bool key_messages(struct openai_reader *rd, const char *key)
+{
+    return openai_read_tree(rd, key, JSON_KIND_ARRAY, &rd->r->messages);
+}
+
+static bool key_tools(struct openai_reader *rd, const char *key)
+{
+    return openai_read_tree(rd, key, JSON_KIND_ARRAY, &rd->r->tools);
+}
+
+static bool key_template_args(struct openai_reader *rd, const char *key)
+{
+    return openai_read_tree(rd, key, JSON_KIND_OBJECT, &rd->r->template_args);
+}
+
+static bool read_ids(struct openai_reader *rd, const char *key, uint32_t **ret_ids, size_t *ret_n)
+{
+    struct buf ids = BUF_NULL;
+    bool ok = true;
+
+    while (ok && json_pull_element(&rd->p)) {
+        uint64_t id;
+        uint32_t narrow;
+
+        ok = json_pull_u64(&rd->p, &id) && id <= UINT32_MAX &&
+             ids.len < PROMPT_IDS_MAX * sizeof(narrow);
+        narrow = ok ? (uint32_t)id : 0;
+        buf_put(&ids, &narrow, sizeof(narrow));
+    }
+    *ret_n = ids.len / sizeof(uint32_t);
+    *ret_ids = arena_alloc(rd->arena, ids.len);
+    if (ids.len)
+        memcpy(*ret_ids, buf_data(&ids), ids.len);
+    buf_done(&ids);
+    return ok ? true : openai_wrong_type(rd, key, "token ids between 0 and 4294967295");
+}
+
+static struct openai_prompt *add_prompt(struct openai_reader *rd)
+{
+    struct openai_request *r = rd->r;
+
+    if (r->n_prompts == OPENAI_CHOICES_MAX) {
+        (void)api_fail(rd->e, 400, "prompt", "Validation: prompt has more than %d entries",
+                       OPENAI_CHOICES_MAX);
+        return NULL;
+    }
+    if (r->n_prompts <= 1) { /* most have one */
+        size_t room = r->n_prompts ? OPENAI_CHOICES_MAX : 1;
+        struct openai_prompt *prompts = arena_alloc(rd->arena, room * sizeof(*prompts));
+
+        if (r->n_prompts)
+            prompts[0] = r->prompts[0];
+        r->prompts = prompts;
+    }
+    return &r->prompts[r->n_prompts++];
+}
+
+static bool read_prompt_ids(struct openai_reader *rd, const char *key)
+{
+    struct openai_prompt *p = add_prompt(rd);
+
+    if (p)
+        p->is_ids = true;
+    return p && read_ids(rd, key, &p->ids, &p->n_ids);
+}
+
+static bool read_prompt_text(struct openai_reader *rd, const char *key)
+{
+    struct openai_prompt *p = add_prompt(rd);
+
+    return p && openai_read_string(rd, key, &p->text);
+}
+
+/* "text", [ids], ["text", …] or [[ids], …] */
+static bool key_prompt(struct openai_reader *rd, const char *key)
+{
+    rd->r->n_prompts = 0; /* of a key that comes twice the last counts */
+    if (json_pull_peek(&rd->p) == JSON_KIND_STRING)
+        return read_prompt_text(rd, key);
+    if (!openai_expect(rd, key, JSON_KIND_ARRAY, "a string or an array") ||
+        !json_pull_array(&rd->p))
+        return false;
+    if (json_pull_peek(&rd->p) == JSON_KIND_NUMBER)
+        return read_prompt_ids(rd, key);
+    while (json_pull_element(&rd->p)) {
+        if (json_pull_peek(&rd->p) == JSON_KIND_ARRAY) {
+            if (!json_pull_array(&rd->p) || !read_prompt_ids(rd, key))
+                return rd->e->status
+                           ? false
+                           : openai_wrong_type(rd, key, "token ids between 0 and 4294967295");
+        } else if (!read_prompt_text(rd, key)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool key_stream(struct openai_reader *rd, const char *key)
+{
+    return openai_read_bool(rd, key, &rd->r->stream);
+}
+
+static bool key_stream_options(struct openai_reader *rd, const char *key)
+{
+    struct str name;
+
+    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
+        return false;
+    while (json_pull_key(&rd->p, &name)) {
+        bool ok = true;
+
+        if (str_is(name, "include_usage"))
+            ok = openai_read_bool(rd, "stream_options.include_usage", &rd->r->include_usage);
+        else if (str_is(name, "continuous_usage_stats"))
+            ok = openai_read_bool(rd, "stream_options.continuous_usage_stats",
+                                  &rd->r->continuous_usage);
+        else
+            json_pull_skip(&rd->p, NULL);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool key_stop(struct openai_reader *rd, const char *key)
+{
+    struct str *list;
+    size_t n;
+
+    if (!openai_read_strings(rd, key, STOP_MAX, &list, &n))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].len == 0)
+            return api_fail(rd->e, 400, key, "Validation: stop sequences must not be empty");
+    rd->r->stop.stop = list;
+    rd->r->stop.n_stop = n;
+    return true;
+}
+
+static bool key_max_tokens(struct openai_reader *rd, const char *key)
+{
+    return openai_read_u64(rd, key, UINT32_MAX, &rd->r->max_tokens);
+}
+
+static bool key_max_completion_tokens(struct openai_reader *rd, const char *key)
+{
+    if (!openai_read_u64(rd, key, UINT32_MAX, &rd->r->max_completion_tokens))
+        return false;
+    return rd->r->max_completion_tokens.v > 0 ? true
+                                              : openai_out_of_range(rd, key, "greater than 0");
+}
+
+static bool key_min_tokens(struct openai_reader *rd, const char *key)
+{
+    return openai_read_u64(rd, key, UINT32_MAX, &rd->r->stop.min_tokens);
+}
+
+static bool key_ignore_eos(struct openai_reader *rd, const char *key)
+{
+    rd->r->stop.ignore_eos.set = true;
+    return openai_read_bool(rd, key, &rd->r->stop.ignore_eos.v);
+}
+
+static bool key_temperature(struct openai_reader *rd, const char *key)
+{
+    return openai_read_f64(rd, key, 0, 2, &rd->r->sampling.temperature);
+}
+
+static bool key_top_p(struct openai_reader *rd, const char *key)
+{
+    return openai_read_f64(rd, key, 0, 1, &rd->r->sampling.top_p);
+}
+
+static bool key_min_p(struct openai_reader *rd, const char *key)
+{
+    return openai_read_f64(rd, key, 0, 1, &rd->r->sampling.min_p);
+}
+
+static bool key_top_k(struct openai_reader *rd, const char *key)
+{
+    struct opt_i64 *k = &rd->r->sampling.top_k;
+
+    if (!openai_read_i64(rd, key, k))
+        return false;
+    return k->v == -1 || (k->v >= 1 && k->v <= INT32_MAX)
+               ? true
+               : openai_out_of_range(rd, key, "-1 or at least 1");
+}
+
+static bool key_presence_penalty(struct openai_reader *rd, const char *key)
+{
+    return openai_read_f64(rd, key, -2, 2, &rd->r->sampling.presence_penalty);
+}
+
+static bool key_frequency_penalty(struct openai_reader *rd, const char *key)
+{
+    return openai_read_f64(rd, key, -2, 2, &rd->r->sampling.frequency_penalty);
+}
+
+static bool key_repetition_penalty(struct openai_reader *rd, const char *key)
+{
+    if (!openai_read_f64(rd, key, 0, 2, &rd->r->sampling.repetition_penalty))
+        return false;
+    return rd->r->sampling.repetition_penalty.v > 0
+               ? true
+               : openai_out_of_range(rd, key, "greater than 0");
+}
+
+static bool key_seed(struct openai_reader *rd, const char *key)
+{
+    return openai_read_i64(rd, key, &rd->r->sampling.seed);
+}
+
+static bool key_n(struct openai_reader *rd, const char *key)
+{
+    struct opt_u64 *n = &rd->r->sampling.n;
+
+    if (!openai_read_u64(rd, key, UINT32_MAX, n))
+        return false;
+    return n->v >= 1 && n->v <= OPENAI_CHOICES_MAX ? true
+                                                   : openai_out_of_range(rd, key, "1 to 128");
+}
+
+static bool key_best_of(struct openai_reader *rd, const char *key)
+{
+    if (!openai_read_u64(rd, key, UINT32_MAX, &rd->r->sampling.best_of))
+        return false;
+    return rd->r->sampling.best_of.v <= 20 ? true : openai_out_of_range(rd, key, "at most 20");
+}
+
+static bool key_include_stop(struct openai_reader *rd, const char *key)
+{
+    rd->r->sampling.include_stop_str_in_output.set = true;
+    return openai_read_bool(rd, key, &rd->r->sampling.include_stop_str_in_output.v);
+}
+
+static bool key_skip_special(struct openai_reader *rd, const char *key)
+{
+    rd->r->output.skip_special_tokens.set = true;
+    return openai_read_bool(rd, key, &rd->r->output.skip_special_tokens.v);
+}
+
+static bool key_logprobs(struct openai_reader *rd, const char *key)
+{
+    if (rd->r->api == API_CHAT)
+        return openai_read_bool(rd, key, &rd->r->wants_logprobs);
+    if (!openai_read_u64(rd, key, UINT32_MAX, &rd->r->logprobs))
+        return false;
+    return rd->r->logprobs.v <= 5 ? true : openai_out_of_range(rd, key, "at most 5");
+}
+
+static bool key_top_logprobs(struct openai_reader *rd, const char *key)
+{
+    if (!openai_read_u64(rd, key, UINT32_MAX, &rd->r->top_logprobs))
+        return false;
+    return rd->r->top_logprobs.v <= 20 ? true : openai_out_of_range(rd, key, "at most 20");
+}
+
+static bool key_echo(struct openai_reader *rd, const char *key)
+{
+    return openai_read_bool(rd, key, &rd->r->echo);
+}
+
+static bool key_user(struct openai_reader *rd, const char *key)
+{
+    if (!openai_read_string(rd, key, &rd->r->user))
+        return false;
+    return rd->r->user.len ? true : api_fail(rd->e, 400, key, "Validation: user must not be empty");
+}
+
+static bool key_logit_bias(struct openai_reader *rd, const char *key)
+{
+    struct str name;
+
+    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
+        return false;
+    while (json_pull_key(&rd->p, &name)) {
+        struct opt_f64 ignored;
+
+        if (!openai_read_f64(rd, key, -100, 100, &ignored))
+            return false;
+    }
+    return true;
+}
+
+/* "none", "auto", "required", or {"type":"function","function":{"name":…}} */
+static bool key_tool_choice(struct openai_reader *rd, const char *key)
+{
+    static const char *const words[] = {"auto", "none", "required"}; /* of enum tool_choice */
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct openai_request *r = rd->r;
+    struct str text, name;
+    struct json_pull p;
+
+    if (!json_pull_skip(&rd->p, &text))
+        return false;
+    json_pull_init(&p, text);
+    if (json_pull_peek(&p) == JSON_KIND_STRING && json_pull_string(&p, &scratch, &name)) {
+        for (size_t i = 0; i < ARRAY_LEN(words); i++)
+            if (str_is(name, words[i])) {
+                r->tool_choice = (enum tool_choice)i;
+                return true;
+            }
+        return openai_wrong_type(rd, key, "\"none\", \"auto\", \"required\" or a function");
+    }
+    json_pull_init(&p, json_pull_member(json_pull_member(text, "function"), "name"));
+    if (json_pull_peek(&p) != JSON_KIND_STRING || !json_pull_string(&p, &scratch, &name))
+        return openai_wrong_type(rd, key, "\"none\", \"auto\", \"required\" or a function");
+    r->tool_choice = TOOL_NAMED;
+    r->named_tool = str_slice(arena_strdup(rd->arena, name), name.len);
+    return true;
+}
+
+static bool read_raw(struct openai_reader *rd, const char *key, enum json_kind kind,
+                     const char *want, struct str *ret)
+{
+    return openai_expect(rd, key, kind, want) && json_pull_skip(&rd->p, ret);
+}
+
+static bool key_guided_json(struct openai_reader *rd, const char *key)
+{
+    (void)key;
+    return json_pull_skip(&rd->p, &rd->r->guided.json);
+}
+
+static bool key_guided_text(struct openai_reader *rd, const char *key)
+{
+    struct guided *g = &rd->r->guided;
+
+    return read_raw(rd, key, JSON_KIND_STRING, "a string",
+                    strcmp(key, "guided_regex") == 0              ? &g->regex
+                    : strcmp(key, "guided_grammar") == 0          ? &g->grammar
+                    : strcmp(key, "guided_decoding_backend") == 0 ? &g->backend
+                                                                  : &g->whitespace_pattern);
+}
+
+static bool key_guided_choice(struct openai_reader *rd, const char *key)
+{
+    struct str all;
+
+    if (!read_raw(rd, key, JSON_KIND_ARRAY, "an array of strings", &all))
+        return false;
+    if (str_trim(str_slice(all.ptr + 1, all.len - 2)).len) /* an empty one rules nothing */
+        rd->r->guided.choice = all;
+    return true;
+}
+
+static bool key_response_format(struct openai_reader *rd, const char *key)
+{
+    return read_raw(rd, key, JSON_KIND_OBJECT, "an object", &rd->r->guided.response_format);
+}
+
+static bool key_functions(struct openai_reader *rd, const char *key)
+{
+    return api_fail(rd->e, 501, key, "`%s` is not supported: use `tools`", key);
+}
+
+/* Taken and without effect here: what describes the request, or what only the engine's side knows.
+ */
+static bool key_ignored(struct openai_reader *rd, const char *key)
+{
+    (void)key;
+    json_pull_skip(&rd->p, NULL);
+    return true;
+}
+
+/* --- nvext -------------------------------------------------------------------------------------
+ */
+
+static bool nvext_u64(struct openai_reader *rd, struct str name, bool *ret_known)
+{
+    struct openai_request *r = rd->r;
+    const struct {
+        const char *name;
+        struct opt_u64 *at;
+    } keys[] = {{"backend_instance_id", &r->backend_instance_id},
+                {"prefill_worker_id", &r->prefill_worker_id},
+                {"decode_worker_id", &r->decode_worker_id},
+                {"expected_output_tokens", &r->expected_output_tokens},
+                {"max_thinking_tokens", &r->stop.max_thinking_tokens}};
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (str_is(name, keys[i].name)) {
+            *ret_known = true;
+            return json_pull_null(&rd->p) ||
+                   openai_read_u64(rd, keys[i].name, UINT64_MAX, keys[i].at);
+        }
+    }
+    *ret_known = false;
+    return true;
+}
+
+static bool nvext_list(struct openai_reader *rd, struct str name)
+{
+    struct openai_request *r = rd->r;
+    struct str *fields;
+    size_t n;
+
+    if (str_is(name, "annotations")) {
+        if (!openai_read_strings(rd, "annotations", LIST_MAX, &r->annotations, &r->n_annotations))
+            return false;
+        for (size_t i = 0; i < r->n_annotations; i++) {
+            r->wants_tracking |= str_is(r->annotations[i], "query_instance_id");
+            r->query_only |= str_starts(r->annotations[i], STR("query_instance_id:"));
+            r->tell_id |= str_is(r->annotations[i], "request_id");
+            r->tell_prompt |= str_is(r->annotations[i], "formatted_prompt");
+            r->tell_tokens |= str_is(r->annotations[i], "token_ids");
+        }
+        return true;
+    }
+    if (!openai_read_strings(rd, "extra_fields", LIST_MAX, &fields, &n))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        r->wants_tracking |= str_is(fields[i], "timing") || str_is(fields[i], "worker_id");
+    return true;
+}
+
+static bool nvext_hints(struct openai_reader *rd, struct openai_request *r)
+{
+    struct str name;
+    bool ok =
+        openai_expect(rd, "agent_hints", JSON_KIND_OBJECT, "an object") && json_pull_object(&rd->p);
+
+    while (ok && json_pull_key(&rd->p, &name)) {
+        if (json_pull_null(&rd->p))
+            continue;
+        if (str_is(name, "priority"))
+            ok = openai_read_i64(rd, "priority", &r->priority);
+        else if (str_is(name, "strict_priority"))
+            ok = openai_read_u64(rd, "strict_priority", UINT32_MAX, &r->strict_priority);
+        else if (str_is(name, "latency_sensitivity"))
+            ok = openai_read_f64(rd, "latency_sensitivity", -1e9, 1e9, &r->latency_sensitivity);
+        else if (str_is(name, "osl"))
+            ok = openai_read_u64(rd, "osl", UINT32_MAX, &r->expected_output_tokens);
+        else
+            json_pull_skip(&rd->p, NULL);
+    }
+    return ok;
+}
+
+/* {"taint": weight, …} */
+static bool preferred_taints(struct openai_reader *rd)
+{
+    static const char key[] = "preferred_taints";
+    struct openai_request *r = rd->r;
+    struct opt_f64 weight;
+    struct str name;
+
+    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
+        return false;
+    r->preferred_taints = arena_alloc(rd->arena, TAINTS_MAX * sizeof(*r->preferred_taints));
+    while (json_pull_key(&rd->p, &name)) {
+        if (r->n_preferred_taints == TAINTS_MAX)
+            return api_fail(rd->e, 400, key, "Validation: %s has more than %d entries", key,
+                            TAINTS_MAX);
+        if (!openai_read_f64(rd, key, -TAINT_WEIGHT_MAX, TAINT_WEIGHT_MAX, &weight))
+            return false;
+        r->preferred_taints[r->n_preferred_taints++] = (struct route_taint){name, weight.v};
+    }
+    return true;
+}
+
+static bool routing_constraints(struct openai_reader *rd)
+{
+    struct openai_request *r = rd->r;
+    struct str name;
+    bool ok = true;
+
+    if (!openai_expect(rd, "routing_constraints", JSON_KIND_OBJECT, "an object") ||
+        !json_pull_object(&rd->p))
+        return false;
+    while (ok && json_pull_key(&rd->p, &name)) {
+        if (json_pull_null(&rd->p))
+            continue;
+        if (str_is(name, "required_taints"))
+            ok = openai_read_strings(rd, "required_taints", TAINTS_MAX, &r->required_taints,
+                                     &r->n_required_taints);
+        else if (str_is(name, "preferred_taints"))
+            ok = preferred_taints(rd);
+        else
+            json_pull_skip(&rd->p, NULL);
+    }
+    return ok;
+}
+
+static bool key_nvext(struct openai_reader *rd, const char *key)
+{
+    struct openai_request *r = rd->r;
+    struct str name;
+    bool known, ok = true;
+
+    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
+        return false;
+    r->has_nvext = true;
+    while (ok && json_pull_key(&rd->p, &name)) {
+        ok = nvext_u64(rd, name, &known);
+        if (known || json_pull_null(&rd->p))
+            continue;
+        if (str_is(name, "annotations") || str_is(name, "extra_fields")) {
+            ok = nvext_list(rd, name);
+        } else if (str_is(name, "agent_hints")) {
+            ok = nvext_hints(rd, r);
+        } else if (str_is(name, "routing_constraints")) {
+            ok = routing_constraints(rd);
+        } else if (str_is(name, "token_data")) {
+            ok = openai_expect(rd, "token_data", JSON_KIND_ARRAY, "an array") &&
+                 json_pull_array(&rd->p) &&
+                 read_ids(rd, "token_data", &r->token_data, &r->n_token_data);
+        } else if (str_is(name, "greed_sampling")) {
+            ok = openai_read_bool(rd, "greed_sampling", &r->greedy);
+        } else if (str_is(name, "enable_local_updates")) {
+            r->enable_local_updates.set = true;
+            ok = openai_read_bool(rd, "enable_local_updates", &r->enable_local_updates.v);
+        } else {
+            json_pull_skip(&rd->p, NULL);
+        }
+    }
+    return ok;
+}
+
+/* --- the table ---------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *name;
+    unsigned apis;
+    bool (*read)(struct openai_reader *rd, const char *key);
+} KEYS[] = {
+    {"model", API_CHAT | API_COMPLETIONS, key_model},
+    {"messages", API_CHAT, key_messages},
+    {"prompt", API_COMPLETIONS, key_prompt},
+    {"stream", API_CHAT | API_COMPLETIONS, key_stream},
+    {"stream_options", API_CHAT | API_COMPLETIONS, key_stream_options},
+    {"max_tokens", API_CHAT | API_COMPLETIONS, key_max_tokens},
+    {"max_completion_tokens", API_CHAT, key_max_completion_tokens},
+    {"min_tokens", API_CHAT | API_COMPLETIONS, key_min_tokens},
+    {"ignore_eos", API_CHAT | API_COMPLETIONS, key_ignore_eos},
+    {"stop", API_CHAT | API_COMPLETIONS, key_stop},
+    {"temperature", API_CHAT | API_COMPLETIONS, key_temperature},
+    {"top_p", API_CHAT | API_COMPLETIONS, key_top_p},
+    {"top_k", API_CHAT | API_COMPLETIONS, key_top_k},
+    {"min_p", API_CHAT | API_COMPLETIONS, key_min_p},
+    {"n", API_CHAT | API_COMPLETIONS, key_n},
+    {"best_of", API_COMPLETIONS, key_best_of},
+    {"presence_penalty", API_CHAT | API_COMPLETIONS, key_presence_penalty},
+    {"frequency_penalty", API_CHAT | API_COMPLETIONS, key_frequency_penalty},
+    {"repetition_penalty", API_CHAT | API_COMPLETIONS, key_repetition_penalty},
+    {"seed", API_CHAT | API_COMPLETIONS, key_seed},
+    {"logit_bias", API_CHAT | API_COMPLETIONS, key_logit_bias},
+    {"logprobs", API_CHAT | API_COMPLETIONS, key_logprobs},
+    {"top_logprobs", API_CHAT, key_top_logprobs},
+    {"echo", API_COMPLETIONS, key_echo},
+    {"user", API_CHAT | API_COMPLETIONS, key_user},
+    {"include_stop_str_in_output", API_CHAT | API_COMPLETIONS, key_include_stop},
+    {"skip_special_tokens", API_CHAT | API_COMPLETIONS, key_skip_special},
+    {"tools", API_CHAT, key_tools},
+    {"tool_choice", API_CHAT, key_tool_choice},
+    {"parallel_tool_calls", API_CHAT, key_ignored},
+    {"chat_template_args", API_CHAT, key_template_args},
+    {"chat_template_kwargs", API_CHAT, key_template_args},
+    {"nvext", API_CHAT | API_COMPLETIONS, key_nvext},
+    {"response_format", API_CHAT, key_response_format},
+    {"guided_json", API_CHAT | API_COMPLETIONS, key_guided_json},
+    {"guided_regex", API_CHAT | API_COMPLETIONS, key_guided_text},
+    {"guided_grammar", API_CHAT | API_COMPLETIONS, key_guided_text},
+    {"guided_choice", API_CHAT | API_COMPLETIONS, key_guided_choice},
+    {"guided_decoding_backend", API_CHAT | API_COMPLETIONS, key_guided_text},
+    {"guided_whitespace_pattern", API_CHAT | API_COMPLETIONS, key_guided_text},
+    {"functions", API_CHAT, key_functions},
+    {"function_call", API_CHAT, key_functions},
+    {"metadata", API_CHAT | API_COMPLETIONS, key_ignored},
+    {"store", API_CHAT, key_ignored},
+    {"service_tier", API_CHAT, key_ignored},
+    {"reasoning_effort", API_CHAT, key_ignored},
+    {"modalities", API_CHAT, key_ignored},
+    {"prediction", API_CHAT, key_ignored},
+    {"audio", API_CHAT, key_ignored},
+    {"web_search_options", API_CHAT, key_ignored},
+    {"media_io_kwargs", API_CHAT, key_ignored},
+    {"suffix", API_COMPLETIONS, key_ignored},
+};
+
+static bool read_key(struct openai_reader *rd, struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        if (!(KEYS[i].apis & rd->r->api) || !str_is(name, KEYS[i].name))
+            continue;
+        if (json_pull_null(&rd->p))
+            return true;
+        return KEYS[i].read(rd, KEYS[i].name);
+    }
+    if (rd->unknown.len < 256)
+        buf_printf(&rd->unknown, "%s`%.64s`", rd->unknown.len ? ", " : "",
+                   arena_strdup(rd->arena, str_head(name, 64)));
+    json_pull_skip(&rd->p, NULL);
+    return true;
+}
+
+/* --- checks over several keys ------------------------------------------------------------------
+ */
+
+static bool has_prompts(const struct openai_request *r)
+{
+    for (size_t i = 0; i < r->n_prompts; i++)
+        if (r->prompts[i].text.len == 0 && r->prompts[i].n_ids == 0)
+            return false;
+    return r->n_prompts > 0;
+}
+
+size_t openai_request_choices(const struct openai_request *r)
+{
+    size_t n = r->sampling.n.set ? (size_t)r->sampling.n.v : 1;
+
+    return r->api == API_COMPLETIONS ? n * r->n_prompts : n;
+}
+
+static bool check_subject(const struct openai_request *r, struct api_error *e)
+{
+    if (r->model.len == 0)
+        return api_fail(e, 400, "model", "Validation: model must not be empty");
+    if (r->api == API_CHAT && json_len(r->messages) == 0)
+        return api_fail(e, 400, "messages", "Validation: messages must not be empty");
+    if (r->api == API_COMPLETIONS && !has_prompts(r))
+        return api_fail(e, 400, "prompt", "Validation: prompt must not be empty");
+    if (openai_request_choices(r) > OPENAI_CHOICES_MAX)
+        return api_fail(e, 400, "n", "Validation: more than %d choices, prompts times n",
+                        OPENAI_CHOICES_MAX);
+    if (r->sampling.n.set && r->sampling.n.v > 1 && r->sampling.temperature.set &&
+        !(r->sampling.temperature.v > 0))
+        return api_fail(e, 400, "n", "Validation: n above 1 needs a temperature above 0");
+    if (json_len(r->tools) > TOOLS_MAX)
+        return api_fail(e, 400, "tools", "Validation: tools has more than %d entries", TOOLS_MAX);
+    if ((r->include_usage || r->continuous_usage) && !r->stream)
+        return api_fail(e, 400, "stream_options", "Validation: stream_options needs stream");
+    return true;
+}
+
+/* Text, parts, or nothing (an assistant that only calls tools). */
+static bool is_content(const struct json *v)
+{
+    return !v || json_is_null(v) || json_is_string(v) || json_is_array(v);
+}
+
+static bool check_messages(const struct openai_request *r, struct api_error *e)
+{
+    size_t i = 0;
+
+    JSON_FOREACH (m, r->messages) {
+        const char *wrong = !json_get_cstr(m, "role") ? "missing field `role`"
+                            : !is_content(json_get(m, "content"))
+                                ? "content: expected a string or an array"
+                                : NULL;
+
+        if (wrong)
+            return api_fail(
+                e, 400, "messages",
+                "Failed to deserialize the JSON body into the target type: messages[%zu]: %s", i,
+                wrong);
+        i++;
+    }
+    return true;
+}
+
+/* Who insists on a tool must have it (as in 1.x; 0.9.0 lets it pass without effect). */
+static bool check_tools(const struct openai_request *r, struct api_error *e)
+{
+    size_t i = 0;
+
+    JSON_FOREACH (tool, r->tools) {
+        const char *name = json_get_cstr(json_get(tool, "function"), "name");
+
+        if (!name || !name[0])
+            return api_fail(e, 400, "tools",
+                            "Validation: Function name at index %zu cannot be empty", i);
+        i++;
+    }
+    if (r->tool_choice == TOOL_REQUIRED && i == 0)
+        return api_fail(e, 400, "tool_choice",
+                        "Validation: tool_choice is \"required\" but tools is empty");
+    if (r->tool_choice == TOOL_NAMED && !guided_find_tool(r->tools, r->named_tool))
+        return api_fail(e, 400, "tool_choice",
+                        "Validation: tool named \"%.*s\" in tool_choice is not present in tools",
+                        STR_ARG(str_head(r->named_tool, 64)));
+    return true;
+}
+
+static bool guide(struct openai_request *r, struct arena *a, struct api_error *e)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    if (!guided_put(&r->guided, r->tool_choice, r->named_tool, r->tools, &out))
+        return api_fail(e, 400, "guided_json",
+                        "Validation: only one of guided_json, guided_regex, guided_choice and "
+                        "guided_grammar can be set");
+    if (out.len)
+        r->sampling.guided_decoding_json = str_from(arena_strdup(a, buf_str(&out)));
+    return true;
+}
+
+/* What the two APIs name differently, in the engine's terms. */
+static void settle(struct openai_request *r)
+{
+    r->stop.max_tokens = r->max_completion_tokens.set ? r->max_completion_tokens : r->max_tokens;
+    if (r->n_prompts)
+        r->prompt = r->prompts[0];
+    if (r->greedy)
+        r->sampling.temperature.set = r->sampling.top_p.set = false;
+    if (r->wants_logprobs)
+        r->output.logprobs = r->top_logprobs.set ? r->top_logprobs : OPT_U64(1);
+    if (r->api == API_COMPLETIONS && r->logprobs.set)
+        r->output.logprobs = r->logprobs;
+    if (r->echo)
+        r->output.prompt_logprobs = OPT_U64(1);
+}
+
+bool openai_request_parse(enum api api, struct str body, struct arena *a,
+                          struct openai_request *ret, struct api_error *e)
+{
+    struct openai_reader rd = {.arena = a, .r = ret, .e = e};
+    struct str name;
+    struct err why;
+    bool ok = true;
+
+    *ret = (struct openai_request){.api = api};
+    e->status = 0;
+    json_pull_init(&rd.p, body);
+    if (json_pull_peek(&rd.p) != JSON_KIND_OBJECT) {
+        ok = false;
+        (void)json_pull_skip(&rd.p, NULL);
+    } else if (json_pull_object(&rd.p)) {
+        while (ok && json_pull_key(&rd.p, &name))
+            ok = read_key(&rd, name);
+    }
+    /* Malformed text explains itself best; what a reader found wrong in well-formed text comes
+     * next. */
+    if (!json_pull_ok(&rd.p) && json_pull_end(&rd.p, &why) < 0 && e->status == 0)
+        (void)api_fail(e, 400, NULL, "Failed to parse the request body as JSON: %s", why.text);
+    else if (ok && json_pull_end(&rd.p, &why) < 0)
+        (void)api_fail(e, 400, NULL, "Failed to parse the request body as JSON: %s", why.text);
+    else if (!ok && e->status == 0)
+        (void)api_fail(e, 400, NULL, "The request body must be a JSON object");
+    if (e->status == 0 && rd.unknown.len)
+        (void)api_fail(e, 400, NULL, "Validation: Unsupported parameter(s): %s",
+                       buf_cstr(&rd.unknown));
+    buf_done(&rd.unknown);
+    if (e->status == 0 && check_subject(ret, e) && check_messages(ret, e))
+        (void)(check_tools(ret, e) && guide(ret, a, e));
+    if (e->status != 0)
+        return false;
+    settle(ret);
+    return true;
+}
+
+void openai_request_done(struct openai_request *r)
+{
+    r->messages = json_free(r->messages);
+    r->tools = json_free(r->tools);
+    r->template_args = json_free(r->template_args);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests of /v1/chat/completions and /v1/completions: reading and checking (wire.md §9.3, 9.4).
+ *
+ * One table names every key that is accepted, by which of the two APIs, and how it is read; a key
+ * outside it is refused as the reference does. All memory comes from the arena given; strings view
+ * the body or the arena. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/arena.h"
+#include "lib/base/json_tree.h"
+#include "lib/base/str.h"
+#include "router/openai/api_error.h"
+#include "router/openai/guided.h"
+#include "router/sched/route_conf.h"
+#include "router/wire/engine_request.h"
+
+enum api { API_CHAT = 1, API_COMPLETIONS = 2 };
+
+/* Text or ids. */
+struct openai_prompt {
+    bool is_ids;
+    struct str text;
+    uint32_t *ids;
+    size_t n_ids;
+};
+
+enum { OPENAI_CHOICES_MAX = 128 }; /* prompts times n (wire.md §9.4) */
+
+struct openai_request {
+    enum api api;
+    struct str model;
+    /* chat: trees, owned by this struct (openai_request_done) */
+    struct json *messages, *tools, *template_args;
+    /* completions */
+    struct openai_prompt *prompts;
+    size_t n_prompts;            /* at least 1 */
+    struct openai_prompt prompt; /* the first of them */
+
+    bool stream, include_usage, continuous_usage;
+    bool echo;
+    struct str user;
+    struct engine_stop stop;
+    struct engine_sampling sampling;
+    struct engine_output_options output;
+    bool wants_logprobs;
+    struct opt_u64 top_logprobs, logprobs, max_tokens, max_completion_tokens;
+    enum tool_choice tool_choice;
+    struct str named_tool; /* of TOOL_NAMED */
+    struct guided guided;
+
+    /* nvext */
+    bool has_nvext, greedy;
+    struct str *annotations;
+    size_t n_annotations;
+    struct opt_u64 backend_instance_id, prefill_worker_id, decode_worker_id, expected_output_tokens;
+    struct opt_bool enable_local_updates;
+    /* nvext.agent_hints, for the router queue; priority is what latency_sensitivity was called */
+    struct opt_i64 priority;
+    struct opt_f64 latency_sensitivity;
+    struct opt_u64 strict_priority;
+    struct str *required_taints; /* routing_constraints */
+    struct route_taint *preferred_taints;
+    size_t n_required_taints, n_preferred_taints;
+    uint32_t *token_data; /* the prompt's ids, where the worker is named too */
+    size_t n_token_data;
+    bool tell_id, tell_prompt, tell_tokens; /* annotations that are events of a stream */
+    bool query_only;                        /* query_instance_id:…: who would be chosen? */
+    bool wants_tracking; /* which worker answered, and when: extra_fields or query_instance_id */
+};
+
+/* False with @e filled: 400 for what is malformed or out of range, 501 for functions. */
+MUST_CHECK bool openai_request_parse(enum api api, struct str body, struct arena *a,
+                                     struct openai_request *ret, struct api_error *e);
+void openai_request_done(struct openai_request *r); /* the trees */
+/* Choices of its answer. */
+size_t openai_request_choices(const struct openai_request *r);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Request bodies of both APIs: whatever is accepted has a model and a prompt, and what is not says
+ * why. */
+#include <assert.h>
+
+#include "router/openai/openai.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void parse(enum api api, struct str body)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct openai_request r;
+    struct api_error e;
+
+    if (openai_request_parse(api, body, a, &r, &e)) {
+        assert(r.model.len > 0);
+        assert(api == API_CHAT ? json_len(r.messages) > 0
+                               : r.prompt.text.len > 0 || r.prompt.n_ids > 0);
+        assert(openai_request_choices(&r) >= 1 && openai_request_choices(&r) <= OPENAI_CHOICES_MAX);
+        assert(str_is_utf8(r.model) && r.stop.n_stop <= 4);
+    } else {
+        assert(e.status >= 400 && e.status < 600 && e.text[0]);
+    }
+    openai_request_done(&r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    parse(API_CHAT, str_slice(data, size));
+    parse(API_COMPLETIONS, str_slice(data, size));
+    return 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/openai_read.h"
+
+#include <stdio.h>
+
+#include "lib/base/err.h"
+
+/* --- values ------------------------------------------------------------------------------------
+ */
+
+bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *want)
+{
+    return api_fail(rd->e, 400, key,
+                    "Failed to deserialize the JSON body into the target type: %s: expected %s",
+                    key, want);
+}
+
+bool openai_out_of_range(struct openai_reader *rd, const char *key, const char *range)
+{
+    return api_fail(rd->e, 400, key, "Validation: %s must be %s", key, range);
+}
+
+/* Whether a value of that kind comes next. Text that is no JSON at all is reported at the end. */
+bool openai_expect(struct openai_reader *rd, const char *key, enum json_kind kind, const char *want)
+{
+    enum json_kind next = json_pull_peek(&rd->p);
+
+    if (next == kind)
+        return true;
+    return next == JSON_KIND_NONE ? false : openai_wrong_type(rd, key, want);
+}
+
+bool openai_read_string(struct openai_reader *rd, const char *key, struct str *ret)
+{
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct str s;
+
+    if (!openai_expect(rd, key, JSON_KIND_STRING, "a string"))
+        return false;
+    if (!json_pull_string(&rd->p, &scratch, &s))
+        return false;
+    *ret = scratch.len ? str_slice(arena_strdup(rd->arena, s), s.len) : s;
+    return true;
+}
+
+bool openai_read_bool(struct openai_reader *rd, const char *key, bool *ret)
+{
+    return openai_expect(rd, key, JSON_KIND_BOOL, "a boolean") && json_pull_bool(&rd->p, ret);
+}
+
+bool openai_read_u64(struct openai_reader *rd, const char *key, uint64_t max, struct opt_u64 *ret)
+{
+    uint64_t v;
+
+    if (!openai_expect(rd, key, JSON_KIND_NUMBER, "a non-negative whole number"))
+        return false;
+    if (!json_pull_u64(&rd->p, &v) || v > max)
+        return openai_wrong_type(rd, key, "a non-negative whole number");
+    *ret = OPT_U64(v);
+    return true;
+}
+
+bool openai_read_i64(struct openai_reader *rd, const char *key, struct opt_i64 *ret)
+{
+    int64_t v;
+
+    if (!openai_expect(rd, key, JSON_KIND_NUMBER, "a whole number"))
+        return false;
+    if (!json_pull_i64(&rd->p, &v))
+        return openai_wrong_type(rd, key, "a whole number");
+    *ret = OPT_I64(v);
+    return true;
+}
+
+bool openai_read_f64(struct openai_reader *rd, const char *key, double min, double max,
+                     struct opt_f64 *ret)
+{
+    char range[80];
+    double v;
+
+    if (!openai_expect(rd, key, JSON_KIND_NUMBER, "a number"))
+        return false;
+    if (!json_pull_f64(&rd->p, &v))
+        return openai_wrong_type(rd, key, "a number");
+    (void)snprintf(range, sizeof(range), "between %g and %g, got %g", min, max, v);
+    if (!(v >= min && v <= max))
+        return openai_out_of_range(rd, key, range);
+    *ret = OPT_F64(v);
+    return true;
+}
+
+bool openai_read_tree(struct openai_reader *rd, const char *key, enum json_kind kind,
+                      struct json **ret)
+{
+    struct str text;
+    struct err e;
+
+    if (!openai_expect(rd, key, kind, kind == JSON_KIND_ARRAY ? "an array" : "an object") ||
+        !json_pull_skip(&rd->p, &text))
+        return false;
+    *ret = json_free(*ret);
+    if (json_parse(ret, text, &e) < 0)
+        return api_fail(rd->e, 400, key, "%s: %s", key, e.text);
+    return true;
+}
+
+/* A string or an array of at most @max strings. */
+bool openai_read_strings(struct openai_reader *rd, const char *key, size_t max, struct str **ret,
+                         size_t *ret_n)
+{
+    struct str *list = arena_alloc(rd->arena, max * sizeof(*list));
+    size_t n = 0;
+
+    if (json_pull_peek(&rd->p) == JSON_KIND_STRING) {
+        if (!openai_read_string(rd, key, &list[n++]))
+            return false;
+    } else {
+        if (!openai_expect(rd, key, JSON_KIND_ARRAY, "a string or an array of strings") ||
+            !json_pull_array(&rd->p))
+            return false;
+        while (json_pull_element(&rd->p)) {
+            if (n == max)
+                return api_fail(rd->e, 400, key, "Validation: %s has more than %zu entries", key,
+                                max);
+            if (!openai_read_string(rd, key, &list[n++]))
+                return false;
+        }
+    }
+    *ret = list;
+    *ret_n = n;
+    return true;
+}

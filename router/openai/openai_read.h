@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the values of a request's keys. Each reader returns false when the value is wrong, with the
+ * error filled, or when the text is no JSON, which is reported at the end.
+ */
+#pragma once
+
+#include "lib/base/json_pull.h"
+#include "router/openai/openai.h"
+
+struct openai_reader {
+    struct json_pull p;
+    struct arena *arena;
+    struct openai_request *r;
+    struct api_error *e;
+    struct buf unknown; /* names of keys outside the table */
+};
+
+bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *want);
+bool openai_out_of_range(struct openai_reader *rd, const char *key, const char *range);
+/* Whether a value of that kind comes next. Text that is no JSON at all is reported at the end. */
+bool openai_expect(struct openai_reader *rd, const char *key, enum json_kind kind,
+                   const char *want);
+bool openai_read_string(struct openai_reader *rd, const char *key, struct str *ret);
+bool openai_read_bool(struct openai_reader *rd, const char *key, bool *ret);
+bool openai_read_u64(struct openai_reader *rd, const char *key, uint64_t max, struct opt_u64 *ret);
+bool openai_read_i64(struct openai_reader *rd, const char *key, struct opt_i64 *ret);
+bool openai_read_f64(struct openai_reader *rd, const char *key, double min, double max,
+                     struct opt_f64 *ret);
+bool openai_read_tree(struct openai_reader *rd, const char *key, enum json_kind kind,
+                      struct json **ret);
+/* A string or an array of at most @max strings. */
+bool openai_read_strings(struct openai_reader *rd, const char *key, size_t max, struct str **ret,
+                         size_t *ret_n);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/openai.h"
+#include "lib/base/test.h"
+
+static bool parse(enum api api, const char *body, struct arena *a, struct openai_request *r,
+                  struct api_error *e)
+{
+    return openai_request_parse(api, str_from(body), a, r, e);
+}
+
+static void a_full_chat_request(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct openai_request r;
+    struct api_error e;
+
+    (void)state;
+    assert_true(parse(
+        API_CHAT,
+        "{\"model\":\"m\\u00e9\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_"
+        "tokens\":6,"
+        "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"temperature\":0.0,\"seed\":-"
+        "7,"
+        "\"stop\":[\"a\",\"b\"],\"logprobs\":true,\"top_logprobs\":3,\"user\":null,\"ignore_eos\":"
+        "true,"
+        "\"nvext\":{\"annotations\":[\"request_id\"],\"backend_instance_id\":18446744073709551615,"
+        "\"agent_hints\":{\"priority\":-3,\"strict_priority\":4294967295,\"osl\":9,\"x\":[1]},"
+        "\"extra_fields\":[\"timing\"],\"unheard_of\":{\"x\":1},\"routing_constraints\":{"
+        "\"required_taints\":[\"gpu=h100\"],\"preferred_taints\":{\"zone=a\":0.5,\"zone=b\":-1},"
+        "\"other\":3}}}",
+        a, &r, &e));
+    assert_true(str_is(r.model, "m\xc3\xa9"));
+    assert_int_equal(json_len(r.messages), 1);
+    assert_true(r.stream && r.include_usage && r.wants_tracking && r.has_nvext);
+    assert_int_equal(r.stop.max_tokens.v, 6);
+    assert_int_equal(r.stop.n_stop, 2);
+    assert_true(r.stop.ignore_eos.v);
+    assert_true(r.sampling.temperature.set && r.sampling.temperature.v == 0);
+    assert_int_equal(r.sampling.seed.v, -7);
+    assert_int_equal(r.output.logprobs.v, 3);
+    assert_true(r.backend_instance_id.v == UINT64_MAX);
+    assert_int_equal(r.n_annotations, 1);
+    assert_true(r.priority.set && r.priority.v == -3);
+    assert_int_equal(r.strict_priority.v, UINT32_MAX);
+    assert_int_equal(r.expected_output_tokens.v, 9);
+    assert_int_equal(r.n_required_taints, 1);
+    assert_true(str_is(r.required_taints[0], "gpu=h100"));
+    assert_int_equal(r.n_preferred_taints, 2);
+    assert_true(str_is(r.preferred_taints[1].name, "zone=b") && r.preferred_taints[1].weight == -1);
+    openai_request_done(&r);
+}
+
+static void prompts_in_every_form(void **state)
+{
+    static const struct {
+        const char *prompt;
+        size_t n_ids;
+    } cases[] = {{"\"abc\"", 0}, {"[\"abc\"]", 0}, {"[1,2,3]", 3}, {"[[1,2,4294967295]]", 3}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(arena_free) struct arena *a = arena_new();
+        AUTO(mem_free) char *body = xasprintf("{\"model\":\"m\",\"prompt\":%s}", cases[i].prompt);
+        struct openai_request r;
+        struct api_error e;
+
+        assert_true(parse(API_COMPLETIONS, body, a, &r, &e));
+        assert_int_equal(r.prompt.n_ids, cases[i].n_ids);
+        assert_int_equal(r.prompt.is_ids, cases[i].n_ids > 0);
+        assert_true(r.prompt.is_ids || str_is(r.prompt.text, "abc"));
+    }
+}
+
+static void several_prompts_and_choices(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct openai_request r;
+    struct api_error e;
+
+    (void)state;
+    assert_true(parse(API_COMPLETIONS,
+                      "{\"model\":\"m\",\"prompt\":[\"a\",[1,2],\"c\"],\"n\":2,\"prompt\":"
+                      "[\"a\",[1,2],\"c\"]}",
+                      a, &r, &e));
+    assert_int_equal(r.n_prompts, 3);
+    assert_int_equal(openai_request_choices(&r), 6);
+    assert_true(str_is(r.prompts[0].text, "a") && str_is(r.prompts[2].text, "c"));
+    assert_true(r.prompts[1].is_ids && r.prompts[1].n_ids == 2);
+    assert_true(str_is(r.prompt.text, "a"));
+    assert_false(parse(API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"\"]}", a, &r, &e));
+    assert_false(
+        parse(API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"n\":65}", a, &r, &e));
+    assert_int_equal(e.status, 400);
+}
+
+static void bad_requests_are_told_what_is_wrong(void **state)
+{
+#define M "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+    static const struct {
+        const char *body;
+        int status;
+        const char *text; /* start of the message */
+    } cases[] = {
+        {"{\"model\":", 400, "Failed to parse the request body as JSON: "},
+        {"", 400, "Failed to parse the request body as JSON: "},
+        {"[]", 400, "The request body must be a JSON object"},
+        {"{" M "}x", 400, "Failed to parse the request body as JSON: "},
+        {"{" M ",\"foo\":1,\"bar\":2}", 400, "Validation: Unsupported parameter(s): `foo`, `bar`"},
+        {"{\"messages\":[{\"role\":\"user\"}]}", 400, "Validation: model must not be empty"},
+        {"{\"model\":\"m\",\"messages\":[]}", 400, "Validation: messages must not be empty"},
+        {"{\"model\":\"m\",\"messages\":\"x\"}", 400,
+         "Failed to deserialize the JSON body into the target type: messages: expected an array"},
+        {"{\"model\":\"m\",\"messages\":[{\"content\":\"x\"}]}", 400,
+         "Failed to deserialize the JSON body into the target type: messages[0]: missing field "
+         "`role`"},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":7}]}", 400,
+         "Failed to deserialize the JSON body into the target type: messages[0]: content: "
+         "expected"},
+        {"{\"model\":7,\"messages\":[]}", 400,
+         "Failed to deserialize the JSON body into the target type: model: expected a string"},
+        {"{" M ",\"temperature\":-0.1}", 400,
+         "Validation: temperature must be between 0 and 2, got -0.1"},
+        {"{" M ",\"top_k\":0}", 400, "Validation: top_k must be -1 or at least 1"},
+        {"{" M ",\"max_tokens\":-1}", 400,
+         "Failed to deserialize the JSON body into the target type: max_tokens: expected a "
+         "non-negative whole number"},
+        {"{" M ",\"max_tokens\":1e99}", 400,
+         "Failed to deserialize the JSON body into the target type: max_tokens"},
+        {"{" M ",\"max_completion_tokens\":0}", 400,
+         "Validation: max_completion_tokens must be greater than 0"},
+        {"{" M ",\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]}", 400,
+         "Validation: stop has more than 4 entries"},
+        {"{" M ",\"stop\":\"\"}", 400, "Validation: stop sequences must not be empty"},
+        {"{" M ",\"n\":129}", 400, "Validation: n must be 1"},
+        {"{" M ",\"stream_options\":{\"include_usage\":true}}", 400,
+         "Validation: stream_options needs stream"},
+        {"{" M ",\"logit_bias\":{\"5\":101}}", 400,
+         "Validation: logit_bias must be between -100 and 100, got 101"},
+        {"{" M ",\"functions\":[]}", 501, "`functions` is not supported"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(arena_free) struct arena *a = arena_new();
+        struct openai_request r;
+        struct api_error e;
+
+        if (parse(API_CHAT, cases[i].body, a, &r, &e))
+            fail_msg("accepted: %s", cases[i].body);
+        assert_int_equal(e.status, cases[i].status);
+        if (!str_starts(str_from(e.text), str_from(cases[i].text)))
+            fail_msg("%s: %s", cases[i].body, e.text);
+        openai_request_done(&r);
+    }
+}
+
+int main(void)
+{
+    return TEST_RUN(T(a_full_chat_request), T(prompts_in_every_form),
+                    T(several_prompts_and_choices), T(bad_requests_are_told_what_is_wrong));
+}

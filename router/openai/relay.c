@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/relay.h"
+
+#include <errno.h>
+
+#include "lib/base/err.h"
+#include "lib/base/json_pull.h"
+#include "lib/base/json_put.h"
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static void put_member(struct json_put *j, struct str raw_key, struct str value)
+{
+    AUTO(buf_done) struct buf key = BUF_NULL;
+
+    /* Keys come as they are written: to escape them again would change them. */
+    buf_put_char(&key, '"');
+    buf_put_str(&key, raw_key);
+    buf_put_cstr(&key, "\":");
+    if (j->comma)
+        buf_put_char(j->out, ',');
+    buf_put_str(j->out, buf_str(&key));
+    buf_put_str(j->out, value);
+    j->comma = true;
+}
+
+/* What the client said of its stream, and that the usage is wanted. */
+static void put_stream_options(struct json_put *j, struct str options)
+{
+    struct json_pull p;
+    struct str key, value;
+
+    json_put_key(j, "stream_options");
+    json_put_object(j);
+    json_pull_init(&p, options.len ? options : STR("null"));
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value))
+            if (!str_is(key, "include_usage"))
+                put_member(j, key, value);
+    json_put_key(j, "include_usage");
+    json_put_bool(j, true);
+    json_put_object_end(j);
+}
+
+void relay_request_put(struct buf *out, struct str body, struct str engine_model, bool stream)
+{
+    struct str key, value, options = STR_NULL;
+    struct json_put j = json_put_on(out);
+    struct json_pull p;
+
+    json_put_object(&j);
+    json_put_key(&j, "model");
+    json_put_str(&j, engine_model);
+    json_pull_init(&p, body);
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
+            if (str_is(key, "stream_options"))
+                options = value;
+            else if (!str_is(key, "model") && !str_is(key, "nvext"))
+                put_member(&j, key, value);
+        }
+    if (stream)
+        put_stream_options(&j, options);
+    json_put_object_end(&j);
+}
+
+/* --- answers: what is read -------------------------------------------------------------------- */
+
+static bool is_something(struct str value)
+{
+    return value.len && !str_is(value, "null") && !str_is(value, "\"\"") && !str_is(value, "[]");
+}
+
+/* A delta, a message, or the text of a completion. */
+static void read_choice(struct json_pull *p, struct relay_answer *ret)
+{
+    static const char *const texts[] = {"content", "reasoning_content", "reasoning", "tool_calls",
+                                        "refusal"};
+    struct str key, value;
+
+    if (!json_pull_object(p))
+        return;
+    while (json_pull_key(p, &key) && json_pull_skip(p, &value)) {
+        if (str_is(key, "finish_reason"))
+            ret->has_finish |= is_something(value);
+        else if (str_is(key, "text"))
+            ret->has_text |= is_something(value);
+        else if (str_is(key, "delta") || str_is(key, "message"))
+            for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+                ret->has_text |= is_something(json_pull_member(value, texts[i]));
+    }
+}
+
+static void read_choices(struct json_pull *p, struct relay_answer *ret)
+{
+    if (!json_pull_array(p))
+        return;
+    while (json_pull_element(p)) {
+        ret->has_choices = true;
+        read_choice(p, ret);
+    }
+}
+
+static void read_count(struct str object, const char *key, struct opt_u64 *ret)
+{
+    uint64_t n;
+
+    if (str_parse_u64(json_pull_member(object, key), &n))
+        *ret = OPT_U64(n);
+}
+
+static void read_usage(struct str usage, struct relay_answer *ret)
+{
+    read_count(usage, "prompt_tokens", &ret->prompt_tokens);
+    read_count(usage, "completion_tokens", &ret->completion_tokens);
+    read_count(json_pull_member(usage, "prompt_tokens_details"), "cached_tokens",
+               &ret->cached_tokens);
+}
+
+static struct str read_text(struct str json, struct buf *scratch)
+{
+    struct json_pull p;
+    struct str text = STR_NULL;
+
+    json_pull_init(&p, json);
+    buf_clear(scratch);
+    return json.len && json.ptr[0] == '"' && json_pull_string(&p, scratch, &text) ? text : STR_NULL;
+}
+
+/* {"error":{"message":s,"code":n}}, or flat {"object":"error","message":s,"code":n}, as engines do. */
+static void read_error(struct str error, struct buf *scratch, struct relay_answer *ret)
+{
+    uint64_t code;
+
+    ret->is_error = true;
+    ret->error = read_text(error, scratch);
+    if (!ret->error.ptr)
+        ret->error = read_text(json_pull_member(error, "message"), scratch);
+    if (str_parse_u64(json_pull_member(error, "code"), &code) && code >= 400 && code < 600)
+        ret->status = (int)code;
+}
+
+int relay_answer_read(struct str json, struct buf *scratch, struct relay_answer *ret, struct err *e)
+{
+    struct json_pull p;
+    struct str key, value, error = STR_NULL;
+
+    *ret = (struct relay_answer){.status = 0};
+    json_pull_init(&p, json);
+    if (json_pull_peek(&p) != JSON_KIND_OBJECT)
+        return err_set(e, -EINVAL, "an answer that is no JSON object");
+    (void)!json_pull_object(&p);
+    while (json_pull_key(&p, &key)) {
+        if (str_is(key, "choices")) {
+            read_choices(&p, ret);
+            continue;
+        }
+        if (!json_pull_skip(&p, &value))
+            break;
+        if (str_is(key, "usage"))
+            read_usage(value, ret);
+        else if (str_is(key, "error") && is_something(value))
+            error = value;
+        else if (str_is(key, "object") && str_is(value, "\"error\""))
+            error = json;
+    }
+    if (json_pull_end(&p, e) < 0)
+        return -EINVAL;
+    if (error.len)
+        read_error(error, scratch, ret);
+    return 0;
+}
+
+/* --- answers: what is changed ----------------------------------------------------------------- */
+
+void relay_answer_put(struct buf *out, struct str json, const struct relay_change *c)
+{
+    struct json_put j = json_put_on(out);
+    struct str key, value;
+    struct json_pull p;
+
+    if (!c->model.len && !c->hide_usage) {
+        buf_put_str(out, json);
+        return;
+    }
+    json_pull_init(&p, json);
+    json_put_object(&j);
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
+            if (c->model.len && str_is(key, "model")) {
+                json_put_key(&j, "model");
+                json_put_str(&j, c->model);
+            } else if (!c->hide_usage || !str_is(key, "usage") || str_is(value, "null")) {
+                put_member(&j, key, value);
+            }
+        }
+    json_put_object_end(&j);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests and answers that pass through to an OpenAI server and back: what is changed on the way,
+ * and what is read of it. Everything else travels on as it came. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "router/wire/optional.h"
+
+struct err;
+
+/*
+ * The body for the engine: its own name of the model, without nvext, and, for a stream, with
+ * stream_options.include_usage, since only the engine knows how many tokens there were. @body has
+ * been read by openai_request_parse(): it is an object.
+ */
+void relay_request_put(struct buf *out, struct str body, struct str engine_model, bool stream);
+
+/* A chunk of a stream, or a whole answer. */
+struct relay_answer {
+    bool has_choices; /* the last chunk with the usage has none */
+    bool has_text;    /* text, reasoning or a tool call: what an engine generates tokens for */
+    bool has_finish;
+    struct opt_u64 prompt_tokens, completion_tokens, cached_tokens;
+    bool is_error;
+    struct str error; /* its words: a view of the JSON or of the scratch */
+    int status;       /* that the error names; 0 = none */
+};
+
+/* @scratch is replaced. -EINVAL: it is no JSON object. */
+MUST_CHECK int relay_answer_read(struct str json, struct buf *scratch, struct relay_answer *ret,
+                                 struct err *e);
+
+struct relay_change {
+    struct str model; /* the name that the client knows; empty = the engine's is the same */
+    bool hide_usage;  /* the client has not asked for it */
+};
+/* The answer as the client gets it. */
+void relay_answer_put(struct buf *out, struct str json, const struct relay_change *c);

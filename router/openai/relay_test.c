@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/relay.h"
+#include "lib/base/test.h"
+
+static void expect_request(const char *body, bool stream, const char *want)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    relay_request_put(&out, str_from(body), STR("theirs"), stream);
+    buf_put_char(&out, '\0');
+    assert_string_equal(buf_data(&out), want);
+}
+
+static void test_requests(void **state)
+{
+    (void)state;
+    expect_request("{\"model\":\"ours\",\"prompt\":\"a\\\"b\",\"nvext\":{\"x\":1},\"n\":1e0}",
+                   false, "{\"model\":\"theirs\",\"prompt\":\"a\\\"b\",\"n\":1e0}");
+    expect_request("{\"stream\":true,\"model\":\"ours\"}", true,
+                   "{\"model\":\"theirs\",\"stream\":true,"
+                   "\"stream_options\":{\"include_usage\":true}}");
+    expect_request("{\"stream_options\":{\"include_usage\":false,\"continuous_usage_stats\":true},"
+                   "\"model\":\"m\",\"k\\u0041\":[{}]}",
+                   true,
+                   "{\"model\":\"theirs\",\"k\\u0041\":[{}],\"stream_options\":{"
+                   "\"continuous_usage_stats\":true,\"include_usage\":true}}");
+    expect_request("{\"stream_options\":null,\"model\":\"m\"}", true,
+                   "{\"model\":\"theirs\",\"stream_options\":{\"include_usage\":true}}");
+}
+
+static void test_answers(void **state)
+{
+    static const struct {
+        const char *json;
+        bool choices, text, finish;
+        uint64_t tokens, cached;
+    } cases[] = {
+        {"{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}", true, false,
+         false, 0, 0},
+        {"{\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}", true, true,
+         false, 0, 0},
+        {"{\"choices\":[{\"delta\":{\"reasoning_content\":\"a\"}}],\"usage\":{"
+         "\"completion_tokens\":4}}",
+         true, true, false, 4, 0},
+        {"{\"choices\":[{\"delta\":{\"tool_calls\":[{}]}}]}", true, true, false, 0, 0},
+        {"{\"choices\":[{\"text\":\" b\",\"finish_reason\":\"stop\"}]}", true, true, true, 0, 0},
+        {"{\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":7,"
+         "\"prompt_tokens_details\":{\"cached_tokens\":2}}}",
+         false, false, false, 7, 2},
+        {"{}", false, false, false, 0, 0},
+    };
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct relay_answer a;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        EXPECT_OK(relay_answer_read(str_from(cases[i].json), &scratch, &a, &e), &e);
+        assert_int_equal(a.has_choices, cases[i].choices);
+        assert_int_equal(a.has_text, cases[i].text);
+        assert_int_equal(a.has_finish, cases[i].finish);
+        assert_int_equal(a.completion_tokens.v, cases[i].tokens);
+        assert_int_equal(a.cached_tokens.v, cases[i].cached);
+        assert_false(a.is_error);
+    }
+    assert_true(relay_answer_read(STR("[]"), &scratch, &a, &e) < 0);
+    assert_true(relay_answer_read(STR("{\"choices\":["), &scratch, &a, &e) < 0);
+}
+
+static void test_errors(void **state)
+{
+    static const struct {
+        const char *json, *text;
+        int status;
+    } cases[] = {
+        {"{\"error\":{\"message\":\"too \\u006cong\",\"type\":\"BadRequestError\",\"code\":400}}",
+         "too long", 400},
+        {"{\"object\":\"error\",\"message\":\"no\",\"code\":404}", "no", 404},
+        {"{\"error\":\"plain\"}", "plain", 0},
+        {"{\"error\":{\"code\":\"x\"}}", NULL, 0},
+    };
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct relay_answer a;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        EXPECT_OK(relay_answer_read(str_from(cases[i].json), &scratch, &a, &e), &e);
+        assert_true(a.is_error);
+        assert_int_equal(a.status, cases[i].status);
+        assert_true(str_eq(a.error, str_from(cases[i].text)));
+    }
+}
+
+static void test_changes(void **state)
+{
+    static const char json[] = "{\"id\":\"1\",\"model\":\"t\",\"choices\":[],\"usage\":{\"a\":1}}";
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    (void)state;
+    relay_answer_put(&out, str_from(json), &(struct relay_change){.hide_usage = false});
+    assert_true(str_is(buf_str(&out), json));
+    buf_clear(&out);
+    relay_answer_put(&out, str_from(json), &(struct relay_change){STR("ours"), true});
+    assert_true(str_is(buf_str(&out), "{\"id\":\"1\",\"model\":\"ours\",\"choices\":[]}"));
+    buf_clear(&out);
+    relay_answer_put(&out, STR("{\"usage\":null}"), &(struct relay_change){STR_NULL, true});
+    assert_true(str_is(buf_str(&out), "{\"usage\":null}"));
+}
+
+int main(void)
+{
+    return TEST_RUN(T(test_requests), T(test_answers), T(test_errors), T(test_changes));
+}

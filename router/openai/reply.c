@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/reply_calls.h"
+
+#include <strings.h>
+
+/* --- ways of writing thoughts ----------------------------------------------------------------- */
+
+struct reply_thoughts {
+    const char *name;
+    const char *begin, *end;
+    bool inside; /* an answer begins with thoughts, whether or not the mark is there */
+};
+
+static const struct reply_thoughts THOUGHTS[] = {
+    {"basic", "<think>", "</think>", false}, /* the first: of unknown names */
+    {"deepseek_r1", "<think>", "</think>", true},
+    {"step3", "<think>", "</think>", true},
+    {"kimi", "\xe2\x97\x81think\xe2\x96\xb7", "\xe2\x97\x81/think\xe2\x96\xb7", false},
+    {"mistral", "[THINK]", "[/THINK]", true},
+    {"granite", "Here is my thought process:", "Here is my response:", false},
+};
+
+const struct reply_thoughts *reply_find_thoughts(const char *name)
+{
+    if (!name || strcasecmp(name, "gpt_oss") == 0)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(THOUGHTS); i++)
+        if (strcasecmp(name, THOUGHTS[i].name) == 0)
+            return &THOUGHTS[i];
+    return &THOUGHTS[0];
+}
+
+const struct reply_calls *reply_find_calls(const char *name)
+{
+    for (size_t i = 0; name && i < REPLY_CALLS_N; i++)
+        if (strcasecmp(name, REPLY_CALLS[i].name) == 0)
+            return &REPLY_CALLS[i];
+    return NULL;
+}
+
+/* --- the stream ------------------------------------------------------------------------------- */
+
+enum thinking { BEFORE, THINKING, THOUGHT };
+
+struct reply {
+    const struct reply_thoughts *thoughts;
+    const struct reply_calls *calls;
+    struct str named;
+    reply_fn tell;
+    void *arg;
+    enum thinking thinking;
+    bool calling;      /* behind the mark that begins a call */
+    bool said;         /* content that is more than blanks */
+    struct buf held;   /* not told apart yet: the end of the stream */
+    struct buf inside; /* content not told yet: what may begin a call, or a call */
+};
+
+struct reply *reply_new(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
+                        struct str named, reply_fn tell, void *arg)
+{
+    struct reply *r = xcalloc(1, sizeof(*r));
+
+    *r = (struct reply){
+        .thoughts = thoughts, .calls = calls, .named = named, .tell = tell, .arg = arg};
+    r->thinking = !thoughts ? THOUGHT : BEFORE;
+    return r;
+}
+
+struct reply *reply_free(struct reply *r)
+{
+    if (!r)
+        return NULL;
+    buf_done(&r->held);
+    buf_done(&r->inside);
+    free(r);
+    return NULL;
+}
+
+static void tell(struct reply *r, enum reply_kind kind, struct str text)
+{
+    if (text.len)
+        r->tell(r->arg, &(struct reply_part){.kind = kind, .text = text});
+}
+
+/* Bytes of @text before @mark, or before an end of @text that may become one; *ret_found. */
+static size_t find_mark(struct str text, const char *mark, bool *ret_found)
+{
+    size_t n = strlen(mark);
+    const char *hit = text.len ? memmem(text.ptr, text.len, mark, n) : NULL;
+
+    *ret_found = hit != NULL;
+    if (hit)
+        return (size_t)(hit - text.ptr);
+    for (size_t keep = MIN(n - 1, text.len); keep > 0; keep--)
+        if (memcmp(text.ptr + text.len - keep, mark, keep) == 0)
+            return text.len - keep;
+    return text.len;
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* Tells the calls that are in @text; false when it is not made of calls. */
+static bool tell_calls(struct reply *r, struct str text)
+{
+    struct reply_found found = {.named = r->named};
+    const char *p;
+    bool ok = text.len <= REPLY_CALL_BYTES_MAX && r->calls->read(text, &found) && found.n > 0;
+
+    p = ok ? buf_cstr(&found.text) : NULL;
+    for (size_t i = 0; ok && i < found.n; i++) {
+        struct reply_part part = {.kind = REPLY_CALL, .name = str_from(p)};
+
+        part.text = str_from(p + part.name.len + 1);
+        p = part.text.ptr + part.text.len + 1;
+        r->tell(r->arg, &part);
+    }
+    buf_done(&found.text);
+    return ok;
+}
+
+/* What was held back as a call, which has ended here, with the marks around it. */
+static void settle_call(struct reply *r, size_t n, size_t n_end)
+{
+    struct str all = str_slice(buf_data(&r->inside), n + n_end);
+    bool marked = r->calls->begin && str_starts(all, str_from(r->calls->begin));
+    size_t skip = marked ? strlen(r->calls->begin) : 0;
+
+    if (!tell_calls(r, str_skip(str_head(all, n), skip)))
+        tell(r, REPLY_CONTENT, all);
+    buf_consume(&r->inside, n + n_end);
+    r->calling = false;
+}
+
+/* Content of models whose calls need no mark: all of it, when it begins as one does. False while
+ * there are only blanks, which go with what follows. */
+static bool look_at_first(struct reply *r)
+{
+    struct str text = str_trim(buf_str(&r->inside));
+
+    if (r->said || (r->calls->begin && !r->calls->first))
+        return true;
+    if (text.len == 0)
+        return false;
+    r->said = true;
+    r->calling = !r->calls->first || text.ptr[0] == r->calls->first;
+    return true;
+}
+
+/* Tells content up to where a call begins, or may begin. */
+static void content_step(struct reply *r)
+{
+    struct str text = buf_str(&r->inside);
+    bool found = false;
+    size_t n = text.len;
+
+    if (r->calling || !look_at_first(r) || r->calling)
+        return;
+    if (r->calls->begin)
+        n = find_mark(text, r->calls->begin, &found);
+    tell(r, REPLY_CONTENT, str_head(text, n));
+    buf_consume(&r->inside, n);
+    r->calling = found;
+}
+
+static void push_content(struct reply *r, struct str text)
+{
+    bool found;
+
+    if (!r->calls) {
+        tell(r, REPLY_CONTENT, text);
+        return;
+    }
+    buf_put_str(&r->inside, text);
+    for (;;) {
+        size_t n;
+
+        content_step(r);
+        if (!r->calling || !r->calls->end)
+            break;
+        /* The mark that begins it may look like one that ends it. */
+        n = strlen(r->calls->begin);
+        n += find_mark(str_skip(buf_str(&r->inside), n), r->calls->end, &found);
+        if (!found)
+            break;
+        settle_call(r, n, strlen(r->calls->end));
+    }
+    if (r->calling && r->inside.len > REPLY_CALL_BYTES_MAX)
+        settle_call(r, r->inside.len, 0);
+}
+
+/* --- thoughts --------------------------------------------------------------------------------- */
+
+/* One step through what is held: false when more is needed to go on. */
+static bool think(struct reply *r, bool last)
+{
+    struct str text = buf_str(&r->held);
+    struct str begin = str_from(r->thoughts->begin);
+    bool found = false;
+    size_t n;
+
+    if (r->thinking == BEFORE) {
+        struct str blank_free = str_trim(text);
+
+        n = blank_free.len ? (size_t)(blank_free.ptr - text.ptr) : text.len;
+        found = str_starts(blank_free, begin);
+        if (!last && !found && (blank_free.len == 0 || str_starts(begin, blank_free)))
+            return false;
+        if (found)
+            buf_consume(&r->held, n + begin.len);
+        r->thinking = found || r->thoughts->inside ? THINKING : THOUGHT;
+        return true;
+    }
+    if (r->thinking == THINKING) {
+        n = find_mark(text, r->thoughts->end, &found);
+        n = last && !found ? text.len : n;
+        tell(r, REPLY_THOUGHT, str_head(text, n));
+        buf_consume(&r->held, n + (found ? strlen(r->thoughts->end) : 0));
+        if (found)
+            r->thinking = THOUGHT;
+        return found;
+    }
+    push_content(r, text);
+    buf_clear(&r->held);
+    return false;
+}
+
+void reply_push(struct reply *r, struct str text)
+{
+    if (r->thinking == THOUGHT) {
+        push_content(r, text);
+        return;
+    }
+    buf_put_str(&r->held, text);
+    while (r->held.len && think(r, false))
+        ;
+}
+
+void reply_end(struct reply *r)
+{
+    while (r->held.len && think(r, true))
+        ;
+    if (r->calling && r->inside.len)
+        settle_call(r, r->inside.len, 0);
+    tell(r, REPLY_CONTENT, buf_str(&r->inside));
+    buf_clear(&r->inside);
+}

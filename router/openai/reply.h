@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a model said, told apart as it comes: thoughts, content, and calls of tools, each in the way
+ * of writing that the model's card names (runtime_config.reasoning_parser and tool_call_parser,
+ * wire.md §8.9).
+ *
+ * A mark that is split over pieces is recognised: what may become one is held back. A call is told
+ * when it is whole. What looks like a call and is none stays content, unchanged. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+
+struct reply;
+struct reply_thoughts; /* a way of writing thoughts */
+struct reply_calls;    /* a way of writing calls */
+
+enum { REPLY_CALL_BYTES_MAX = 4 << 20 }; /* held back for a call; more is content after all */
+
+enum reply_kind { REPLY_CONTENT, REPLY_THOUGHT, REPLY_CALL };
+
+struct reply_part {
+    enum reply_kind kind;
+    struct str text; /* of a call: its arguments, JSON */
+    struct str name; /* of a call */
+};
+
+typedef void (*reply_fn)(void *arg, const struct reply_part *part);
+
+/* Any name that is not known is the one of <think> and </think>, as to the reference; NULL in, NULL
+ * out, and NULL for gpt_oss, which needs what texts do not show. */
+const struct reply_thoughts *reply_find_thoughts(const char *name);
+/* NULL when it is not known here. */
+const struct reply_calls *reply_find_calls(const char *name);
+/* All of the content is one call of @named, its arguments; or, with none named, a JSON array of
+ * calls: what tool_choice makes of an answer. */
+extern const struct reply_calls REPLY_ANSWER_IS_CALLS, REPLY_ANSWER_IS_ARGUMENTS;
+
+/* Either may be NULL. @named, of REPLY_ANSWER_IS_ARGUMENTS, is borrowed for as long as it lives. */
+struct reply *reply_new(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
+                        struct str named, reply_fn tell, void *arg);
+struct reply *reply_free(struct reply *r);
+DEFINE_CLEANUP(struct reply *, reply_free)
+
+void reply_push(struct reply *r, struct str text);
+/* Tells what was held back. */
+void reply_end(struct reply *r);

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading calls of tools as models write them. Arguments become JSON; where they are JSON already
+ * they stay as the model wrote them.
+ */
+#include "router/openai/reply_calls.h"
+
+#include "lib/base/err.h"
+#include "lib/base/json_put.h"
+#include "lib/base/json_tree.h"
+
+enum { CALLS_MAX = 128, LITERAL_DEPTH = 32 };
+
+static bool add(struct reply_found *f, struct str name, struct str arguments)
+{
+    if (name.len == 0 || f->n == CALLS_MAX || memchr(name.ptr, '\0', name.len) ||
+        memchr(arguments.ptr, '\0', arguments.len))
+        return false;
+    buf_put_str(&f->text, name);
+    buf_put_char(&f->text, '\0');
+    buf_put_str(&f->text, arguments);
+    buf_put_char(&f->text, '\0');
+    f->n++;
+    return true;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static bool is_json(struct str text)
+{
+    AUTO(json_free) struct json *v = NULL;
+    struct err e;
+
+    return json_parse(&v, text, &e) == 0;
+}
+
+/* {"name": n, "arguments" or "parameters": object, or a text that holds one} */
+static bool read_object(struct str text, struct reply_found *f)
+{
+    AUTO(buf_done) struct buf name_scratch = BUF_NULL, scratch = BUF_NULL;
+    struct str arguments = json_pull_member(text, "arguments"), name = STR_NULL;
+    struct json_pull p;
+
+    json_pull_init(&p, json_pull_member(text, "name"));
+    if (json_pull_peek(&p) != JSON_KIND_STRING || !json_pull_string(&p, &name_scratch, &name))
+        return false;
+    if (!arguments.len)
+        arguments = json_pull_member(text, "parameters");
+    json_pull_init(&p, arguments);
+    if (json_pull_peek(&p) == JSON_KIND_STRING &&
+        (!json_pull_string(&p, &scratch, &arguments) || !is_json(arguments)))
+        return false;
+    return add(f, name, arguments.len ? arguments : STR("{}"));
+}
+
+static bool read_array(struct str text, struct reply_found *f)
+{
+    struct json_pull p;
+    struct str one;
+
+    json_pull_init(&p, text);
+    if (!json_pull_array(&p))
+        return false;
+    while (json_pull_element(&p))
+        if (!json_pull_skip(&p, &one) || !read_object(one, f))
+            return false;
+    return true;
+}
+
+/* One object or an array of them. */
+static bool read_json(struct str text, struct reply_found *f)
+{
+    text = str_trim(text);
+    if (!is_json(text))
+        return false;
+    return text.ptr[0] == '[' ? read_array(text, f) : read_object(text, f);
+}
+
+/* Several, with ";" between. */
+static bool read_json_list(struct str text, struct reply_found *f)
+{
+    struct str part;
+
+    if (read_json(text, f))
+        return true;
+    buf_clear(&f->text);
+    f->n = 0;
+    for (bool more = true; more;) {
+        more = str_cut(&text, ';', &part);
+        if (!read_json(part, f))
+            return false;
+    }
+    return true;
+}
+
+static bool read_arguments(struct str text, struct reply_found *f)
+{
+    text = str_trim(text);
+    return is_json(text) && add(f, f->named, text);
+}
+
+/* --- DeepSeek --------------------------------------------------------------------------------- */
+
+#define DS(word) "<\xef\xbd\x9ctool\xe2\x96\x81" word "\xef\xbd\x9c>"
+#define DS_SEP "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>"
+
+/* Up to @mark, which is taken too; false when there is none. */
+static bool take_to(struct str *rest, const char *mark, struct str *ret)
+{
+    const char *hit = rest->len ? memmem(rest->ptr, rest->len, mark, strlen(mark)) : NULL;
+
+    if (!hit)
+        return false;
+    *ret = str_head(*rest, (size_t)(hit - rest->ptr));
+    *rest = str_skip(*rest, ret->len + strlen(mark));
+    return true;
+}
+
+/* Blocks of begin, [type] sep name, arguments (in V3 fenced), end. */
+static bool read_deepseek(struct str text, struct reply_found *f, bool fenced)
+{
+    struct str block, part, name, arguments;
+
+    while (take_to(&text,
+                   DS("call\xe2\x96\x81"
+                      "begin"),
+                   &part)) {
+        if (!take_to(&text,
+                     DS("call\xe2\x96\x81"
+                        "end"),
+                     &block) ||
+            !take_to(&block, DS_SEP, &name))
+            return false;
+        arguments = block;
+        if (fenced && (!take_to(&block, "\n", &name) || !take_to(&block, "```json", &part) ||
+                       !take_to(&block, "```", &arguments)))
+            return false;
+        arguments = str_trim(arguments);
+        if (!is_json(arguments) || !add(f, str_trim(name), arguments))
+            return false;
+    }
+    return true;
+}
+
+static bool read_deepseek_v3(struct str text, struct reply_found *f)
+{
+    return read_deepseek(text, f, true);
+}
+
+static bool read_deepseek_v3_1(struct str text, struct reply_found *f)
+{
+    return read_deepseek(text, f, false);
+}
+
+/* --- elements --------------------------------------------------------------------------------- */
+
+/* What is JSON, but for strings, stands for itself; the rest is text. */
+static void put_value(struct json_put *j, struct str text)
+{
+    if (text.len && is_json(text))
+        json_put_raw(j, text);
+    else
+        json_put_str(j, text);
+}
+
+/* <function=NAME> <parameter=KEY> VALUE </parameter> … </function> */
+static bool read_elements(struct str text, struct reply_found *f)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct json_put j = json_put_on(&out);
+    struct str part, name, key, value, body;
+
+    if (!take_to(&text, "<function=", &part) || !take_to(&text, ">", &name))
+        return false;
+    body = text;
+    (void)take_to(&text, "</function>", &body);
+    json_put_object(&j);
+    while (take_to(&body, "<parameter=", &part)) {
+        if (!take_to(&body, ">", &key) || !take_to(&body, "</parameter>", &value))
+            return false;
+        /* One newline on each side belongs to the writing. */
+        value = str_skip(value, str_starts(value, STR("\n")));
+        value.len -= str_ends(value, STR("\n"));
+        json_put_key_str(&j, str_trim(key));
+        put_value(&j, value);
+    }
+    json_put_object_end(&j);
+    return add(f, str_trim(name), buf_str(&out));
+}
+
+/* --- Python ----------------------------------------------------------------------------------- */
+
+struct python {
+    struct str rest;
+    int depth;
+};
+
+static void skip_blanks(struct python *p)
+{
+    while (p->rest.len && strchr(" \t\r\n", p->rest.ptr[0]) && p->rest.ptr[0])
+        p->rest = str_skip(p->rest, 1);
+}
+
+static bool take_char(struct python *p, char c)
+{
+    skip_blanks(p);
+    if (!p->rest.len || p->rest.ptr[0] != c)
+        return false;
+    p->rest = str_skip(p->rest, 1);
+    return true;
+}
+
+static bool take_word(struct python *p, const char *word)
+{
+    if (!str_starts(p->rest, str_from(word)))
+        return false;
+    p->rest = str_skip(p->rest, strlen(word));
+    return true;
+}
+
+/* Letters, digits, "_" and "." */
+static struct str take_name(struct python *p)
+{
+    size_t n = 0;
+
+    skip_blanks(p);
+    while (n < p->rest.len && (p->rest.ptr[n] == '_' || p->rest.ptr[n] == '.' ||
+                               (p->rest.ptr[n] >= '0' && p->rest.ptr[n] <= '9') ||
+                               ((p->rest.ptr[n] | 0x20) >= 'a' && (p->rest.ptr[n] | 0x20) <= 'z')))
+        n++;
+    p->rest = str_skip(p->rest, n);
+    return str_slice(p->rest.ptr - n, n);
+}
+
+static bool put_string(struct python *p, struct json_put *j)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    static const char from[] = "ntr0", to[] = "\n\t\r";
+    char quote = p->rest.ptr[0];
+
+    for (p->rest = str_skip(p->rest, 1); p->rest.len; p->rest = str_skip(p->rest, 1)) {
+        char c = p->rest.ptr[0];
+        const char *known;
+
+        if (c == quote) {
+            p->rest = str_skip(p->rest, 1);
+            json_put_str(j, buf_str(&text));
+            return true;
+        }
+        if (c == '\\' && p->rest.len > 1) {
+            p->rest = str_skip(p->rest, 1);
+            c = p->rest.ptr[0];
+            known = c ? strchr(from, c) : NULL;
+            if (known && *known != '0')
+                c = to[known - from];
+            else if (!strchr("\\'\"", c))
+                buf_put_char(&text, '\\');
+        }
+        buf_put_char(&text, c);
+    }
+    return false;
+}
+
+static bool put_literal(struct python *p, struct json_put *j);
+
+static bool put_list(struct python *p, struct json_put *j, char end)
+{
+    json_put_array(j);
+    while (!take_char(p, end))
+        if (!put_literal(p, j) || (!take_char(p, ',') && !(p->rest.len && p->rest.ptr[0] == end)))
+            return false;
+    json_put_array_end(j);
+    return true;
+}
+
+static bool put_dict(struct python *p, struct json_put *j)
+{
+    json_put_object(j);
+    while (!take_char(p, '}')) {
+        AUTO(buf_done) struct buf key = BUF_NULL;
+        struct json_put k = json_put_on(&key);
+
+        skip_blanks(p);
+        if (!p->rest.len || !strchr("'\"", p->rest.ptr[0]) || !put_string(p, &k) ||
+            !take_char(p, ':'))
+            return false;
+        /* The key is JSON already, so it is written as a value, and the colon by hand. */
+        json_put_raw(j, buf_str(&key));
+        buf_put_char(j->out, ':');
+        j->comma = false;
+        if (!put_literal(p, j) || (!take_char(p, ',') && !(p->rest.len && p->rest.ptr[0] == '}')))
+            return false;
+    }
+    json_put_object_end(j);
+    return true;
+}
+
+static bool put_number(struct python *p, struct json_put *j)
+{
+    size_t n = 0;
+    struct str text;
+
+    while (n < p->rest.len && p->rest.ptr[n] && strchr("+-0123456789.eE", p->rest.ptr[n]))
+        n++;
+    text = str_head(p->rest, n);
+    p->rest = str_skip(p->rest, n);
+    if (n == 0 || !is_json(text))
+        return false;
+    json_put_raw(j, text);
+    return true;
+}
+
+static bool put_nested(struct python *p, struct json_put *j)
+{
+    bool ok;
+
+    if (++p->depth > LITERAL_DEPTH)
+        return false;
+    ok = take_char(p, '[')   ? put_list(p, j, ']')
+         : take_char(p, '(') ? put_list(p, j, ')')
+         : take_char(p, '{') ? put_dict(p, j)
+                             : false;
+    p->depth--;
+    return ok;
+}
+
+static bool put_literal(struct python *p, struct json_put *j)
+{
+    skip_blanks(p);
+    if (!p->rest.len)
+        return false;
+    if (strchr("'\"", p->rest.ptr[0]))
+        return put_string(p, j);
+    if (strchr("[({", p->rest.ptr[0]))
+        return put_nested(p, j);
+    if (take_word(p, "True") || take_word(p, "true")) {
+        json_put_bool(j, true);
+    } else if (take_word(p, "False") || take_word(p, "false")) {
+        json_put_bool(j, false);
+    } else if (take_word(p, "None") || take_word(p, "null")) {
+        json_put_null(j);
+    } else {
+        return put_number(p, j);
+    }
+    return true;
+}
+
+/* name(key=literal, …) */
+static bool read_python_call(struct python *p, struct reply_found *f)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct json_put j = json_put_on(&out);
+    struct str name = take_name(p), key;
+
+    if (!take_char(p, '('))
+        return false;
+    json_put_object(&j);
+    while (!take_char(p, ')')) {
+        key = take_name(p);
+        if (!key.len || !take_char(p, '='))
+            return false;
+        json_put_key_str(&j, key);
+        if (!put_literal(p, &j) || (!take_char(p, ',') && !(p->rest.len && p->rest.ptr[0] == ')')))
+            return false;
+    }
+    json_put_object_end(&j);
+    return add(f, name, buf_str(&out));
+}
+
+/* [f(x=1), g()] and nothing behind it */
+static bool read_python(struct str text, struct reply_found *f)
+{
+    struct python p = {.rest = text};
+
+    if (!take_char(&p, '['))
+        return false;
+    while (!take_char(&p, ']'))
+        if (!read_python_call(&p, f) ||
+            (!take_char(&p, ',') && !(p.rest.len && p.rest.ptr[0] == ']')))
+            return false;
+    skip_blanks(&p);
+    return p.rest.len == 0;
+}
+
+/* --- table ------------------------------------------------------------------------------------ */
+
+const struct reply_calls REPLY_ANSWER_IS_CALLS = {.name = "", .read = read_json};
+const struct reply_calls REPLY_ANSWER_IS_ARGUMENTS = {.name = "", .read = read_arguments};
+
+#define DS_BEGIN                                                                                   \
+    DS("calls\xe2\x96\x81"                                                                         \
+       "begin")
+#define DS_END                                                                                     \
+    DS("calls\xe2\x96\x81"                                                                         \
+       "end")
+
+const struct reply_calls REPLY_CALLS[] = {
+    {.name = "hermes", .begin = "<tool_call>", .end = "</tool_call>", .read = read_json},
+    {.name = "nemotron_deci", .begin = "<TOOLCALL>", .end = "</TOOLCALL>", .read = read_json},
+    {.name = "default", .begin = "<TOOLCALL>", .end = "</TOOLCALL>", .read = read_json},
+    {.name = "llama3_json", .begin = "<|python_tag|>", .first = '{', .read = read_json_list},
+    {.name = "mistral", .begin = "[TOOL_CALLS]", .end = "[/TOOL_CALLS]", .read = read_json},
+    {.name = "phi4", .begin = "functools", .read = read_json},
+    {.name = "jamba", .begin = "<tool_calls>", .end = "</tool_calls>", .read = read_json},
+    {.name = "pythonic", .first = '[', .read = read_python},
+    {.name = "qwen3_coder", .begin = "<tool_call>", .end = "</tool_call>", .read = read_elements},
+    {.name = "nemotron_nano", .begin = "<tool_call>", .end = "</tool_call>", .read = read_elements},
+    {.name = "deepseek_v3", .begin = DS_BEGIN, .end = DS_END, .read = read_deepseek_v3},
+    {.name = "deepseek_v3_1", .begin = DS_BEGIN, .end = DS_END, .read = read_deepseek_v3_1},
+};
+const size_t REPLY_CALLS_N = ARRAY_LEN(REPLY_CALLS);

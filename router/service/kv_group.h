@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The workers that serve one model to one routing group: their scheduler, which knows what they hold
+ * and what they are busy with. One loop thread.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/json_put.h"
+#include "lib/base/mem.h"
+#include "lib/base/metric.h"
+#include "lib/base/str.h"
+#include "lib/base/strmap.h"
+#include "router/sched/scheduler.h"
+#include "router/sync/kv_apply.h"
+#include "router/wire/kv_event.h"
+
+enum { KV_GROUPS_MAX = 1024 };
+
+struct kv_group {
+    char *key; /* "model:routing group" */
+    char *model, *name;
+    uint32_t block_size;
+    struct scheduler *scheduler;
+    struct affinity *affinity;
+    size_t n_workers;          /* kept by the owner */
+    struct worker_rank dumped; /* likewise: of the last event of a dump */
+    const struct kv_groups *all;
+};
+
+struct kv_groups {
+    struct strmap *by_key;
+    struct route_conf route;
+    struct metric *applied[KV_CLEARED + 1][N_KV_APPLIED];
+    struct metric *tier_blocks[N_CACHE_TIERS];
+};
+
+/* Sets the gauges; before they are read. */
+void kv_groups_sample(const struct kv_groups *gs);
+/* dynamo_kvrouter_kv_cache_events_applied and commutator_router_tier_blocks go to @metrics. */
+void kv_groups_init(struct kv_groups *gs, const struct route_conf *route,
+                    struct metric_registry *metrics);
+void kv_groups_done(struct kv_groups *gs); /* bookings must have been released */
+/* NULL when there is none. */
+struct kv_group *kv_groups_find(const struct kv_groups *gs, struct str model, struct str name);
+/* As kv_groups_find(), made if missing. -EEXIST: it has another block size; -ENOSPC: no room. */
+MUST_CHECK int kv_groups_need(struct kv_groups *gs, struct str model, struct str name,
+                              uint32_t block_size, struct kv_group **ret, struct err *e);
+/* Frees it. */
+void kv_groups_drop(struct kv_groups *gs, struct kv_group *g);
+
+/* What an engine reports. */
+void kv_group_apply(struct kv_group *g, const struct kv_event *ev);
+/* The worker's blocks and bookings go. */
+void kv_group_remove_worker(struct kv_group *g, uint64_t worker_id);
+/* {"model:group":{"block_size":n,"events":[…]},…} */
+void kv_groups_put_dump(const struct kv_groups *gs, struct json_put *j);

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/service/route_service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/digest.h"
+#include "lib/base/log.h"
+#include "lib/kube/kube_config.h"
+#include "router/discovery/event_channels.h"
+#include "router/discovery/instances.h"
+#include "router/discovery/store.h"
+#include "router/frontend/admission.h"
+#include "router/frontend/explain.h"
+#include "router/sched/scheduler.h"
+#include "router/service/program.h"
+#include "router/service/route_options.h"
+#include "router/service/route_stream.h"
+#include "router/service/system_server.h"
+#include "router/sync/kv_events.h"
+#include "router/sync/kv_intake.h"
+#include "router/sync/replica.h"
+#include "router/wire/kv_event.h"
+#include "router/wire/plane_client.h"
+#include "router/wire/plane_server.h"
+
+static const struct log_target LG = {"commutator::router"};
+
+#define COMPONENT "router"
+static const char *const ENDPOINTS[] = {"generate", "best_worker_id"};
+
+/* Callers that have not seen the withdrawal yet get a clear "Unknown endpoint" for so long. */
+enum { LINGER_MS = 500, RUNNING_MAX = 16384 };
+
+struct route_service {
+    struct loop *loop;
+    const struct route_options *o;
+    struct metric_registry *metrics;
+    struct kube_config *kube;
+    struct store *store;
+    struct instances *instances;
+    struct kv_events *events; /* NULL: they are not followed */
+    struct kv_feed *feed;
+    struct replica *replica; /* NULL: nothing is shared with other routers */
+    struct plane_server *server;
+    struct nats_link *nats; /* of the server; NULL on other planes */
+    struct system_server *system;
+    struct route_pool pool;
+    struct admission_rules *rules;
+    struct admission_metrics queue_metrics;
+    struct metric *workers;
+    char *addresses[ARRAY_LEN(ENDPOINTS)];
+    bool registered;
+    struct timer *linger, *deadline;
+    loop_fn stopped;
+    void *stopped_arg;
+};
+
+/* --- workers ---------------------------------------------------------------------------------- */
+
+static void set_address(struct route_service *s, uint64_t worker_id, const char *address)
+{
+    uint64_t *at = map64_put(&s->pool.addresses, worker_id, NULL);
+
+    free((char *)(uintptr_t)*at);
+    *at = (uint64_t)(uintptr_t)xstrdup(address);
+}
+
+static void put_worker(struct route_service *s, const struct worker *w, bool is_new)
+{
+    const struct model_card *card = w->card;
+    struct worker_info info = {.worker_id = w->id,
+                               .dp_start = card->dp_start,
+                               .dp_size = card->dp_size,
+                               .total_kv_blocks = card->total_kv_blocks,
+                               .max_num_seqs = card->max_num_seqs,
+                               .max_batched_tokens = card->max_num_batched_tokens,
+                               .taints = (const char *const *)card->taints,
+                               .n_taints = card->n_taints};
+
+    set_address(s, w->id, w->address);
+    if (!scheduler_put_worker(s->pool.scheduler, &info))
+        log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
+    metric_set(s->workers, (double)scheduler_workers(s->pool.scheduler));
+    admission_wake(s->pool.admission);
+    if (s->feed)
+        kv_feed_put_worker(
+            s->feed,
+            &(struct kv_intake_worker){.worker_id = w->id,
+                                       .address = w->address,
+                                       .queries = w->queries,
+                                       .dp_start = card->dp_start,
+                                       .dp_size = card->dp_size,
+                                       .block_size = card->kv_cache_block_size,
+                                       .askable = card->local_indexer || !card->has_local_indexer});
+    if (!is_new)
+        return;
+    log_info(&LG, "worker found", LOG_U64("worker_id", w->id), LOG_STR("address", w->address));
+    if (card->kv_cache_block_size && card->kv_cache_block_size != s->o->block_size)
+        log_warn(&LG, "the worker's block size is another one: its cache cannot be matched",
+                 LOG_U64("worker_id", w->id), LOG_U64("worker", card->kv_cache_block_size),
+                 LOG_U64("router", s->o->block_size));
+}
+
+static void remove_worker(struct route_service *s, const struct worker *w)
+{
+    uint64_t address;
+
+    log_info(&LG, "worker gone", LOG_U64("worker_id", w->id));
+    if (s->feed)
+        kv_feed_remove_worker(s->feed, w->id);
+    plane_client_forget(s->pool.plane, str_from(w->address));
+    scheduler_remove_worker(s->pool.scheduler, w->id);
+    admission_wake(s->pool.admission);
+    if (map64_remove(&s->pool.addresses, w->id, &address))
+        free((char *)(uintptr_t)address);
+    metric_set(s->workers, (double)scheduler_workers(s->pool.scheduler));
+}
+
+/* Prefill workers are workers like others here: whoever calls this router knows what it wants. */
+static bool is_ours(const struct route_service *s, const struct served_model *m)
+{
+    return strcmp(m->ns, s->o->worker_ns) == 0 && strcmp(m->component, s->o->component) == 0 &&
+           strcmp(m->endpoint, s->o->endpoint) == 0;
+}
+
+static void on_instances(void *arg, const struct instances_event *ev)
+{
+    struct route_service *s = arg;
+
+    if (ev->change == CHANNEL_REMOVED && s->replica &&
+        strcmp(ev->channel->ns, s->o->worker_ns) == 0 &&
+        strcmp(ev->channel->component, s->o->component) == 0 &&
+        strcmp(ev->channel->topic, TOPIC_ACTIVE_SEQUENCES) == 0)
+        replica_router_gone(s->replica, ev->channel->publisher_id);
+    if (ev->channel)
+        event_channel_follow(kv_events_bus(s->events), ev->channel, ev->change == CHANNEL_ADDED);
+    if (!ev->model || !ev->worker || !is_ours(s, ev->model))
+        return;
+    if (ev->change == WORKER_REMOVED)
+        remove_worker(s, ev->worker);
+    else
+        put_worker(s, ev->worker, ev->change == WORKER_ADDED);
+}
+
+/* --- KV events -------------------------------------------------------------------------------- */
+
+static int start_replica(struct route_service *s, struct err *e)
+{
+    const struct replica_conf conf = {.loop = s->loop,
+                                      .bus = kv_events_bus(s->events),
+                                      .scheduler = s->pool.scheduler,
+                                      .metrics = s->metrics,
+                                      .ns = s->o->worker_ns,
+                                      .component = s->o->component,
+                                      .endpoint = s->o->endpoint,
+                                      .router_id = random_u64()};
+
+    return replica_start(&s->replica, &conf, e);
+}
+
+static int start_events(struct route_service *s, struct err *e)
+{
+    const struct kv_feed_conf feed = {s->pool.scheduler, s->o->worker_ns, s->o->component,
+                                      s->o->endpoint};
+    struct kv_events_conf conf = frontend_conf_events(&s->o->base, "dynamo-router");
+    int r;
+
+    if (!s->o->base.route.use_kv_events && !s->o->base.replica_sync)
+        return 0;
+    conf.loop = s->loop;
+    conf.plane = s->pool.plane;
+    conf.metrics = s->metrics;
+    r = kv_events_start(&s->events, &conf, e);
+    if (r == 0 && s->o->base.replica_sync)
+        r = start_replica(s, e);
+    return r < 0 ? r : kv_feed_start(&s->feed, s->events, &feed, e);
+}
+
+/* --- planes ----------------------------------------------------------------------------------- */
+
+static int publish_endpoints(struct route_service *s, struct err *e);
+
+static void on_nats_state(void *arg, bool up)
+{
+    struct route_service *s = arg;
+    struct err e;
+
+    log_info(&LG, up ? "NATS is connected" : "NATS is away: no requests come");
+    if (up && s->addresses[0] && !s->stopped && publish_endpoints(s, &e) < 0)
+        log_error(&LG, "cannot register", LOG_STR("why", e.text));
+}
+
+static int start_planes(struct route_service *s, struct err *e)
+{
+    const struct frontend_conf *c = &s->o->base;
+    const struct plane_client_conf client = frontend_conf_plane(c, "dynamo-router");
+    bool http = c->request_plane == PLANE_HTTP;
+    struct nats_link_conf nats = client.nats;
+    struct plane_server_conf server = {.kind = (enum plane_kind)c->request_plane,
+                                       .host = http && s->o->http_host ? s->o->http_host
+                                                                       : c->tcp_rpc_host,
+                                       .port = (uint16_t)(http ? s->o->http_port : s->o->tcp_port),
+                                       .root = s->o->http_root,
+                                       .running_max = RUNNING_MAX};
+    int r = 0;
+
+    nats.state = on_nats_state;
+    nats.arg = s;
+    if (server.kind == PLANE_NATS)
+        r = nats_link_start(&s->nats, s->loop, &nats, e);
+    server.nats = s->nats;
+    if (r == 0)
+        r = plane_client_new(&s->pool.plane, s->loop, &client, e);
+    return r < 0 ? r : plane_server_new(&s->server, s->loop, &server, e);
+}
+
+static void serve_generate(void *arg, struct plane_request *rq)
+{
+    route_stream_serve(&((struct route_service *)arg)->pool, rq);
+}
+
+static void serve_best_worker(void *arg, struct plane_request *rq)
+{
+    route_best_worker_serve(&((struct route_service *)arg)->pool, rq);
+}
+
+/* --- discovery -------------------------------------------------------------------------------- */
+
+static int open_store(struct route_service *s, struct err *e)
+{
+    const struct frontend_conf *c = &s->o->base;
+    const struct kube_config_env env = {getenv("KUBECONFIG"), getenv("KUBERNETES_SERVICE_HOST"),
+                                        getenv("KUBERNETES_SERVICE_PORT")};
+    int r;
+
+    switch (frontend_conf_discovery(c)) {
+    case DISCOVERY_KUBERNETES:
+        if (!c->pod_name || !c->pod_uid)
+            return err_set(e, -EINVAL, "Kubernetes discovery needs POD_NAME and POD_UID");
+        r = kube_config_load(&s->kube, &env, e);
+        return r < 0 ? r
+                     : store_kube_new(
+                           &s->store, s->loop,
+                           &(struct store_kube_conf){.config = s->kube,
+                                                     .ns = c->pod_namespace,
+                                                     .pod_name = c->pod_name,
+                                                     .pod_uid = c->pod_uid,
+                                                     .own_pod = c->pod_name,
+                                                     .mismatch_ms = c->discovery_mismatch_ms},
+                           e);
+    case DISCOVERY_FILE:
+        return store_file_new(&s->store, s->loop, c->file_kv, e);
+    case DISCOVERY_ETCD:
+        return store_etcd_new(&s->store, s->loop, &c->etcd, e);
+    case DISCOVERY_MEM:
+        break;
+    }
+    return err_set(e, -ENOTSUP,
+                   "discovery: mem shows nobody the workers of another process; use kubernetes, "
+                   "etcd or file");
+}
+
+static struct record record_of(const struct route_service *s, size_t i)
+{
+    return (struct record){.kind = RECORD_ENDPOINT,
+                           .ns = str_from(s->o->ns),
+                           .component = STR(COMPONENT),
+                           .endpoint = str_from(ENDPOINTS[i]),
+                           .instance_id = s->store->instance_id,
+                           .transport = record_transport(plane_server_kind(s->server)),
+                           .address = str_from(s->addresses[i])};
+}
+
+static void on_published(void *arg, int r, const char *why)
+{
+    (void)arg;
+    if (r < 0)
+        log_warn(&LG, "discovery record not written, trying again", LOG_STR("why", why));
+}
+
+static struct plane_endpoint endpoint_of(const struct route_service *s, size_t i)
+{
+    return (struct plane_endpoint){s->o->ns, COMPONENT, ENDPOINTS[i], s->store->instance_id};
+}
+
+static int publish_endpoints(struct route_service *s, struct err *e)
+{
+    for (size_t i = 0; !s->registered && i < ARRAY_LEN(ENDPOINTS); i++) {
+        struct record rec = record_of(s, i);
+        int r = store_publish(s->store, &rec, e);
+
+        if (r < 0)
+            return err_wrap(e, r, "publish %s", ENDPOINTS[i]);
+    }
+    s->registered = true;
+    return 0;
+}
+
+/* Over NATS nobody is to find them before the server knows that we listen. */
+static int register_endpoints(struct route_service *s, struct err *e)
+{
+    static const plane_serve_fn serve[ARRAY_LEN(ENDPOINTS)] = {serve_generate, serve_best_worker};
+
+    s->store->published = on_published;
+    for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++) {
+        const struct plane_endpoint ep = endpoint_of(s, i);
+        AUTO(buf_done) struct buf address = BUF_NULL;
+
+        plane_server_put_address(s->server, &ep, &address);
+        s->addresses[i] = str_dup(buf_str(&address));
+        plane_server_register(s->server, &ep, serve[i], s);
+    }
+    return s->nats ? 0 : publish_endpoints(s, e);
+}
+
+static void withdraw_endpoints(struct route_service *s)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++) {
+        const struct plane_endpoint ep = endpoint_of(s, i);
+        struct record rec = record_of(s, i);
+
+        plane_server_unregister(s->server, &ep);
+        if (s->registered)
+            store_withdraw(s->store, &rec);
+    }
+    s->registered = false;
+}
+
+static int start_discovery(struct route_service *s, struct err *e)
+{
+    struct instances_conf conf = {.ns_filter = s->o->worker_ns,
+                                  .keep_ms = s->o->base.discovery_keep_ms,
+                                  .event = on_instances,
+                                  .arg = s};
+    int r = open_store(s, e);
+
+    if (r == 0)
+        r = instances_new(&s->instances, s->loop, s->store, &conf, e);
+    return r < 0 ? err_wrap(e, r, "discovery") : register_endpoints(s, e);
+}
+
+/* --- system server ---------------------------------------------------------------------------- */
+
+static bool is_ready(void *arg)
+{
+    return ((struct route_service *)arg)->registered;
+}
+
+static void measure(void *arg)
+{
+    (void)arg;
+}
+
+static struct metric *series(struct route_service *s, const char *name, const char *help,
+                             enum metric_type type)
+{
+    const struct metric_desc d = {.name = name,
+                                  .help = help,
+                                  .type = type,
+                                  .labels = {"dynamo_namespace", "dynamo_component"}};
+
+    return metric_with(metric_family(s->metrics, &d), s->o->ns, COMPONENT);
+}
+
+static void init_metrics(struct route_service *s)
+{
+    s->metrics = metric_registry_new();
+    s->pool.requests =
+        series(s, "dynamo_component_requests_total", "Requests taken", METRIC_COUNTER);
+    s->pool.inflight =
+        series(s, "dynamo_component_inflight_requests", "Requests under way", METRIC_GAUGE);
+    s->pool.refused =
+        series(s, "dynamo_component_errors_total", "Requests that failed", METRIC_COUNTER);
+    s->pool.retries = series(s, "commutator_router_retries_total",
+                             "Requests sent to another worker", METRIC_COUNTER);
+    s->workers = series(s, "commutator_router_workers", "Workers known", METRIC_GAUGE);
+}
+
+static int start_system(struct route_service *s, struct err *e)
+{
+    const struct system_server_conf conf = {.host = s->o->system_host,
+                                            .port = (uint16_t)MAX(s->o->system_port, 0),
+                                            .ns = s->o->ns,
+                                            .component = COMPONENT,
+                                            .endpoint = ENDPOINTS[0],
+                                            .metrics = s->metrics,
+                                            .ready = is_ready,
+                                            .measure = measure,
+                                            .explain = s->pool.explain,
+                                            .arg = s};
+
+    return s->o->system_port < 0 ? 0 : system_server_start(&s->system, s->loop, &conf, e);
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static void check_drained(struct route_service *s)
+{
+    if (s->stopped && !timer_active(s->linger) && s->pool.n_streams == 0)
+        TAKE(s->stopped)(s->stopped_arg);
+}
+
+static void on_ended(void *arg)
+{
+    check_drained(arg);
+}
+
+static void on_linger(void *arg)
+{
+    check_drained(arg);
+}
+
+static void on_deadline(void *arg)
+{
+    struct route_service *s = arg;
+
+    log_warn(&LG, "streams are cut: the grace time is over");
+    route_streams_abort(&s->pool);
+}
+
+static int start_queue(struct route_service *s, struct err *e)
+{
+    const struct admission_conf conf = {.loop = s->loop,
+                                        .scheduler = s->pool.scheduler,
+                                        .metrics = &s->queue_metrics,
+                                        .model = s->o->endpoint_text,
+                                        .worker_type = "decode"};
+    int r = admission_rules_load(&s->rules, &s->o->base.queue, e);
+
+    if (r < 0)
+        return r;
+    admission_metrics_init(&s->queue_metrics, s->metrics, "dynamo_component");
+    s->pool.admission = admission_new(&conf, s->rules);
+    return 0;
+}
+
+int route_service_start(struct route_service **ret, struct loop *l, const struct route_options *o,
+                        struct err *e)
+{
+    AUTO(route_service_free) struct route_service *s = xcalloc(1, sizeof(*s));
+    struct explain_conf explain;
+    int r;
+
+    s->loop = l;
+    s->o = o;
+    s->pool.loop = l;
+    s->pool.scheduler = scheduler_new((uint32_t)o->block_size, &o->base.route);
+    s->pool.track_output_blocks = o->base.route.track_output_blocks;
+    s->pool.ended = on_ended;
+    s->pool.arg = s;
+    list_init(&s->pool.streams);
+    s->linger = timer_new(l, on_linger, s);
+    s->deadline = timer_new(l, on_deadline, s);
+    init_metrics(s);
+    s->pool.model = o->component;
+    explain = explain_conf_of(&o->base, l, s->metrics);
+    r = explain_new(&s->pool.explain, &explain, e);
+    if (r == 0)
+        r = start_queue(s, e);
+    if (r == 0)
+        r = start_planes(s, e);
+    if (r == 0)
+        r = start_events(s, e);
+    if (r == 0)
+        r = start_discovery(s, e);
+    if (r == 0)
+        r = start_system(s, e);
+    if (r < 0)
+        return r;
+    log_info(&LG, "serving", LOG_STR("namespace", o->ns), LOG_STR("address", s->addresses[0]),
+             LOG_STR("workers", o->endpoint_text), LOG_U64("block_size", o->block_size),
+             LOG_BOOL("kv_events", s->events != NULL),
+             LOG_U64("system_port", s->system ? system_server_port(s->system) : 0));
+    *ret = TAKE(s);
+    return 0;
+}
+
+void route_service_stop(struct route_service *s, loop_fn stopped, void *arg)
+{
+    if (s->stopped) {
+        timer_start(s->deadline, 0); /* told twice: at once */
+        return;
+    }
+    log_info(&LG, "stopping: running streams may finish", LOG_U64("streams", s->pool.n_streams));
+    s->stopped = stopped;
+    s->stopped_arg = arg;
+    withdraw_endpoints(s);
+    timer_start(s->linger, LINGER_MS);
+    timer_start(s->deadline, s->o->base.drain_ms);
+}
+
+struct route_service *route_service_free(struct route_service *s)
+{
+    uint64_t id, address;
+    size_t at = 0;
+
+    if (!s)
+        return NULL;
+    s->stopped = NULL; /* what is cut below drains nothing */
+    route_streams_abort(&s->pool);
+    system_server_free(s->system);
+    explain_free(s->pool.explain);
+    instances_free(s->instances);
+    replica_free(s->replica);
+    kv_feed_free(s->feed);
+    kv_events_free(s->events);
+    plane_server_free(s->server);
+    plane_client_free(s->pool.plane);
+    nats_link_free(s->nats);
+    store_free(s->store);
+    kube_config_free(s->kube);
+    while (map64_next(&s->pool.addresses, &at, &id, &address))
+        free((char *)(uintptr_t)address);
+    map64_done(&s->pool.addresses);
+    admission_free(s->pool.admission);
+    admission_rules_free(s->rules);
+    scheduler_free(s->pool.scheduler);
+    for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++)
+        free(s->addresses[i]);
+    timer_free(s->linger);
+    timer_free(s->deadline);
+    metric_registry_free(s->metrics);
+    free(s);
+    return NULL;
+}
+
+/* --- program ---------------------------------------------------------------------------------- */
+
+struct route_program {
+    struct route_service *service;
+};
+
+static int program_start(void *state, struct loop *l, void *conf, struct err *e)
+{
+    struct route_program *p = state;
+    int r = route_options_derive(conf, e);
+
+    return r < 0 ? r : route_service_start(&p->service, l, conf, e);
+}
+
+static void program_stop(void *state, loop_fn stopped, void *arg)
+{
+    route_service_stop(((struct route_program *)state)->service, stopped, arg);
+}
+
+static void program_done(void *state)
+{
+    route_service_free(((struct route_program *)state)->service);
+}
+
+static void program_conf_done(void *conf)
+{
+    route_options_done(conf);
+}
+
+const struct service_program ROUTE_PROGRAM = {
+    .command = "route",
+    .summary = "routes requests of other components to the workers of an endpoint",
+    .spec = route_options_spec,
+    .conf_size = sizeof(struct route_options),
+    .state_size = sizeof(struct route_program),
+    .start = program_start,
+    .stop = program_stop,
+    .done = program_done,
+    .conf_done = program_conf_done,
+};

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/service/route_stream.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "lib/base/arena.h"
+#include "lib/base/digest.h"
+#include "lib/base/log.h"
+#include "router/frontend/admission.h"
+#include "router/frontend/explain.h"
+#include "router/kv/block_hash.h"
+#include "router/sched/scheduler.h"
+#include "router/sched/sequences.h"
+#include "router/sched/signals.h"
+#include "router/service/routed_request.h"
+#include "router/wire/engine_output.h"
+#include "router/wire/plane_client.h"
+#include "router/wire/plane_server.h"
+
+static const struct log_target LG = {"commutator::router"};
+/* Where users of the reference look for the cost function (router.md §4.2). */
+static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
+
+enum {
+    ATTEMPTS = 4,
+    BACKLOG_HIGH = 256 << 10, /* beyond it the worker is not read until the caller has caught up */
+};
+
+struct route_stream {
+    struct list link;
+    struct route_pool *pool;
+    struct plane_request *request; /* NULL once it is over */
+    struct plane_stream *stream;
+    struct booking *booking;
+    struct route_decision decision;
+    struct arena *arena;
+    struct routed_request in;
+    uint64_t *local, *sequence;
+    size_t n_blocks;
+    struct admission_ticket ticket;
+    uint64_t failed[ATTEMPTS];
+    size_t n_failed, n_items;
+    bool started; /* the caller has our prologue */
+    uint64_t n_output, n_output_blocks;
+    uint64_t decision_seq; /* record of the decision under way, 0 = none */
+    uint64_t t_start_ns, t_first_ns;
+    struct engine_output_reader reader;
+};
+
+/* --- routing ---------------------------------------------------------------------------------- */
+
+static void hash_prompt(struct route_stream *s)
+{
+    uint32_t block_size = scheduler_block_size(s->pool->scheduler);
+    size_t n = s->in.n_tokens / block_size;
+
+    s->local = arena_alloc(s->arena, (n + 1) * sizeof(*s->local));
+    s->sequence = arena_alloc(s->arena, (n + 1) * sizeof(*s->sequence));
+    s->n_blocks = block_hash_local(s->in.tokens, s->in.n_tokens, block_size, s->local);
+    block_hash_sequence(s->local, s->n_blocks, s->sequence);
+}
+
+static double or_nan(struct opt_f64 o)
+{
+    return o.set ? o.v : NAN;
+}
+
+static struct str request_id(const struct route_stream *s)
+{
+    return plane_request_id(s->request);
+}
+
+static void trace_line(void *arg, struct str text)
+{
+    const struct route_stream *s = arg;
+
+    log_emitf(&LG_SCHEDULER, LOG_INFO, &LOG_VIEW("request_id", request_id(s)), 1, "%.*s",
+              STR_ARG(text));
+}
+
+static struct route_request query(const struct route_stream *s)
+{
+    const struct routed_request *in = &s->in;
+
+    return (struct route_request){.id = request_id(s),
+                                  .local = s->local,
+                                  .sequence = s->sequence,
+                                  .n_blocks = s->n_blocks,
+                                  .isl = (uint32_t)in->n_tokens,
+                                  .pinned = in->backend_instance_id.set,
+                                  .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
+                                  .exclude = s->failed,
+                                  .n_exclude = s->n_failed,
+                                  .overlap_weight = or_nan(in->overlap_weight),
+                                  .temperature = or_nan(in->temperature),
+                                  .now_ns = clock_now_ns(),
+                                  .random = random_u64()};
+}
+
+static void note_decision(struct route_stream *s, const struct route_request *q, int result)
+{
+    const struct route_pool *p = s->pool;
+    const struct route_decision *d = &s->decision;
+    struct decision_context context = {.model = str_from(p->model),
+                                       .worker_type = "decode",
+                                       .attempt = (uint32_t)s->n_failed + 1,
+                                       .time_ms = clock_wall_ms(),
+                                       .index_age_ms = DECISION_UNKNOWN};
+    uint64_t seq;
+
+    if (result == 0)
+        context.index_age_ms = scheduler_index_age_ms(p->scheduler, d->candidates[d->chosen].slot,
+                                                      loop_now_ms(p->loop));
+    seq = explain_decided(p->explain, q, d, result, &context);
+    s->decision_seq = result == 0 && !q->query_only ? seq : 0;
+}
+
+static void note_end(struct route_stream *s, enum decision_end how)
+{
+    uint64_t now_ns = clock_now_ns();
+    const struct decision_outcome o = {
+        .ended = how,
+        .cached_tokens = DECISION_UNKNOWN,
+        .output_tokens = s->n_output,
+        .ttft_ms = s->t_first_ns ? (double)(s->t_first_ns - s->t_start_ns) / 1e6 : NAN,
+        .duration_ms = (double)(now_ns - s->t_start_ns) / 1e6};
+
+    if (s->decision_seq)
+        explain_ended(s->pool->explain, s->decision_seq, &o);
+    s->decision_seq = 0;
+}
+
+static int route(struct route_stream *s, bool query_only)
+{
+    struct route_request q = query(s);
+    int r;
+
+    q.query_only = query_only;
+    r = scheduler_route(s->pool->scheduler, &q, &s->decision, &s->booking);
+    note_decision(s, &q, r);
+    if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO))
+        route_decision_trace(&s->decision, trace_line, s);
+    return r;
+}
+
+static const char *outcome_text(int outcome)
+{
+    switch (outcome) {
+    case ROUTE_ALL_BUSY:
+        return "Service temporarily unavailable: All workers are busy, please retry later";
+    case ROUTE_NO_SUCH_PIN:
+        return "the worker that the request names is not there";
+    case ROUTE_PIN_NEEDED:
+        return "the request has to name its worker";
+    default:
+        return "no instances found for the router's endpoint";
+    }
+}
+
+static struct worker_rank chosen(const struct route_stream *s)
+{
+    return s->decision.candidates[s->decision.chosen].worker;
+}
+
+/* --- ways out --------------------------------------------------------------------------------- */
+
+static void stream_free(struct route_stream *s)
+{
+    struct route_pool *p = s->pool;
+
+    note_end(s, DECISION_CLIENT_GONE); /* nobody has said otherwise */
+    admission_leave(&s->ticket);
+    s->stream = plane_stream_cancel(s->stream);
+    s->booking = booking_end(s->booking, clock_now_ns(), false);
+    route_decision_done(&s->decision);
+    engine_output_reader_done(&s->reader);
+    arena_free(s->arena);
+    list_remove(&s->link);
+    p->n_streams--;
+    metric_set(p->inflight, (double)p->n_streams);
+    free(s);
+    if (p->ended)
+        p->ended(p->arg);
+}
+
+/* Words for the caller: an error prologue where none was sent yet, else an error item. */
+static void fail(struct route_stream *s, const char *why)
+{
+    log_warn(&LG, "request failed", LOG_VIEW("request_id", request_id(s)), LOG_STR("why", why));
+    metric_add(s->pool->refused, 1);
+    note_end(s, DECISION_FAILED);
+    if (!s->started) {
+        plane_request_refuse(s->request, str_from(why));
+    } else {
+        plane_request_error(s->request, str_from(why));
+        plane_request_finish(s->request);
+    }
+    stream_free(s);
+}
+
+static void on_cancelled(void *arg)
+{
+    struct route_stream *s = arg;
+
+    plane_request_abort(s->request);
+    stream_free(s);
+}
+
+static void on_caller_drained(void *arg)
+{
+    struct route_stream *s = arg;
+
+    if (s->stream)
+        plane_stream_resume(s->stream);
+}
+
+/* --- the worker's stream ---------------------------------------------------------------------- */
+
+static void send_on(struct route_stream *s);
+
+static void retry(struct route_stream *s, const char *reason)
+{
+    uint64_t worker = chosen(s).worker_id;
+
+    s->booking = booking_end(s->booking, clock_now_ns(), false);
+    note_end(s, DECISION_RETRIED);
+    metric_add(s->pool->retries, 1);
+    log_warn(&LG, "worker failed before its first item, trying another",
+             LOG_VIEW("request_id", request_id(s)), LOG_U64("worker_id", worker),
+             LOG_STR("why", reason));
+    s->failed[s->n_failed++] = worker;
+    if (s->n_failed == ATTEMPTS || s->in.backend_instance_id.set) {
+        fail(s, reason);
+        return;
+    }
+    send_on(s);
+}
+
+/* The worker has computed the prompt, and events of it must come; where the caller rules caches out it
+ * was computed elsewhere. */
+static void tell_computed(const struct route_stream *s)
+{
+    const struct route_candidate *c = &s->decision.candidates[s->decision.chosen];
+
+    if (!s->in.overlap_weight.set || s->in.overlap_weight.v != 0)
+        scheduler_signal_prompt(s->pool->scheduler, c->worker, s->n_blocks, policy_held_blocks(c),
+                                clock_now_ns() / 1000000);
+}
+
+/* Output that grows is booked a block at a time (router.md §4.4). */
+static void note_output(struct route_stream *s, size_t n)
+{
+    uint32_t block = scheduler_block_size(s->pool->scheduler);
+    const struct opt_u64 *expected = &s->in.expected_output_tokens;
+    uint64_t before = (s->in.n_tokens + block - 1) / block, blocks;
+    double decay = 1;
+
+    if (n == 0)
+        return;
+    if (s->n_output == 0) {
+        s->t_first_ns = clock_now_ns();
+        booking_first_token(s->booking, clock_now_ns());
+        tell_computed(s);
+    }
+    s->n_output += n;
+    blocks = (s->in.n_tokens + s->n_output + block - 1) / block - before;
+    if (!s->pool->track_output_blocks || blocks <= s->n_output_blocks)
+        return;
+    s->n_output_blocks = blocks;
+    if (expected->set)
+        decay = fmax(0, 1 - (double)s->n_output / (double)MAX(expected->v, UINT64_C(1)));
+    booking_output_block(s->booking, decay);
+}
+
+/* An external caller may keep the books itself (enable_local_updates=false). */
+static void watch_output(struct route_stream *s, struct str data)
+{
+    struct engine_output o;
+    struct err e;
+
+    if (s->in.enable_local_updates.set && !s->in.enable_local_updates.v)
+        return;
+    if (s->n_output > 0)
+        booking_touch(s->booking, clock_now_ns());
+    if (engine_output_parse(&s->reader, data, &o, &e) == 0)
+        note_output(s, o.n_token_ids);
+}
+
+/* The worker took the request, possibly the second one that was asked. */
+static void on_started(void *arg)
+{
+    struct route_stream *s = arg;
+
+    if (!s->started)
+        plane_request_start(s->request);
+    s->started = true;
+}
+
+static void on_item(void *arg, const struct wire_item *item)
+{
+    struct route_stream *s = arg;
+
+    s->n_items++;
+    if (item->is_error) {
+        plane_request_error(s->request, item->error);
+        return;
+    }
+    if (item->data.len)
+        watch_output(s, item->data);
+    plane_request_item_raw(s->request, item->raw);
+}
+
+static void on_batch_end(void *arg)
+{
+    struct route_stream *s = arg;
+
+    if (plane_request_backlog(s->request) > BACKLOG_HIGH)
+        plane_stream_pause(s->stream);
+}
+
+static void on_finished(void *arg)
+{
+    struct route_stream *s = arg;
+
+    s->stream = NULL;
+    s->booking = booking_end(s->booking, clock_now_ns(), true);
+    note_end(s, DECISION_FINISHED);
+    plane_request_finish(s->request);
+    stream_free(s);
+}
+
+static void on_failed(void *arg, enum plane_failure kind, const char *text)
+{
+    struct route_stream *s = arg;
+
+    s->stream = NULL;
+    if (s->n_items == 0 && plane_failure_is_retryable(kind)) {
+        retry(s, plane_failure_name(kind));
+    } else if (s->n_items == 0) {
+        fail(s, text);
+    } else {
+        /* The caller sees what we saw, a stream without an end, and may migrate. */
+        note_end(s, DECISION_FAILED);
+        plane_request_abort(s->request);
+        stream_free(s);
+    }
+}
+
+static void send_on(struct route_stream *s)
+{
+    static const struct plane_handlers handlers = {.started = on_started,
+                                                   .item = on_item,
+                                                   .finished = on_finished,
+                                                   .failed = on_failed,
+                                                   .batch_end = on_batch_end};
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    int r = route(s, false);
+    struct plane_call call = {.id = request_id(s)};
+
+    if (r != 0) {
+        fail(s, outcome_text(r));
+        return;
+    }
+    routed_request_put(&body, plane_request_body(s->request), &s->in, chosen(s).dp_rank);
+    call.address = str_from(map64_find_ptr(&s->pool->addresses, chosen(s).worker_id));
+    call.body = buf_str(&body);
+    s->stream = plane_client_send(s->pool->plane, &call, &handlers, s);
+}
+
+/* --- room --------------------------------------------------------------------------------------- */
+
+static void on_room(void *arg)
+{
+    send_on(arg);
+}
+
+static void admit(struct route_stream *s)
+{
+    const char *reason;
+
+    s->ticket.q = query(s);
+    s->ticket.go = on_room;
+    s->ticket.arg = s;
+    switch (admission_enter(s->pool->admission, &s->ticket, &reason)) {
+    case ADMISSION_WAITS:
+        /* The caller need not fear that nobody is there. */
+        plane_request_start(s->request);
+        s->started = true;
+        break;
+    case ADMISSION_REFUSED:
+        fail(s, "Service temporarily unavailable: The router queue is full, please retry later");
+        break;
+    default:
+        send_on(s);
+    }
+}
+
+/* --- entry ------------------------------------------------------------------------------------ */
+
+static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq)
+{
+    struct route_stream *s = xcalloc(1, sizeof(*s));
+
+    s->pool = p;
+    s->request = rq;
+    s->t_start_ns = clock_now_ns();
+    s->arena = arena_new();
+    list_append(&p->streams, &s->link);
+    p->n_streams++;
+    metric_add(p->requests, 1);
+    metric_set(p->inflight, (double)p->n_streams);
+    return s;
+}
+
+void route_stream_serve(struct route_pool *p, struct plane_request *rq)
+{
+    static const struct plane_request_handlers handlers = {.cancelled = on_cancelled,
+                                                           .drained = on_caller_drained};
+    struct route_stream *s = stream_new(p, rq);
+    struct err e;
+
+    if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
+        fail(s, e.text);
+        return;
+    }
+    if (s->in.bare) {
+        fail(s, "the request is no object");
+        return;
+    }
+    hash_prompt(s);
+    plane_request_set_handlers(rq, &handlers, s);
+    admit(s);
+}
+
+void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
+{
+    struct route_stream *s = stream_new(p, rq);
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct err e;
+    int r = routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e);
+
+    if (r < 0) {
+        fail(s, e.text);
+        return;
+    }
+    hash_prompt(s);
+    r = route(s, true);
+    if (r != 0) {
+        fail(s, outcome_text(r));
+        return;
+    }
+    buf_printf(&out, "%" PRIu64, chosen(s).worker_id);
+    plane_request_start(rq);
+    plane_request_item(rq, buf_str(&out));
+    plane_request_finish(rq);
+    stream_free(s);
+}
+
+void route_streams_abort(struct route_pool *p)
+{
+    LIST_FOREACH (s, &p->streams, struct route_stream, link) {
+        plane_request_abort(s->request);
+        stream_free(s);
+    }
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One request through the stand-alone router: taken from a caller on the request plane, routed,
+ * sent on to a worker, and the worker's items handed back as they come.
+ *
+ *     caller ── plane server ──▶ parse ─▶ route and book ─▶ plane client ──▶ worker
+ *        ◀──────────── items, at the pace of the caller ────────────────────────┘
+ *
+ * A request holds at most one booking and one stream and gives both back on every way out. Until
+ * its first item another worker may take over. One loop thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/list.h"
+#include "lib/base/map64.h"
+#include "lib/base/metric.h"
+#include "lib/base/str.h"
+#include "lib/net/loop.h"
+
+struct admission;
+struct explain;
+struct json_put;
+struct plane_client;
+struct plane_request;
+struct scheduler;
+
+/* What the requests of one router share. */
+struct route_pool {
+    struct loop *loop;
+    struct plane_client *plane;
+    struct scheduler *scheduler;
+    struct admission *admission; /* who has to wait */
+    struct explain *explain;     /* remembers decisions */
+    const char *model;           /* what they are of, in its words */
+    struct map64 addresses;      /* worker id -> text owned by the pool */
+    struct list streams;
+    size_t n_streams;
+    bool track_output_blocks;
+    struct metric *requests, *inflight, *retries, *refused;
+    void (*ended)(void *arg); /* a request has ended */
+    void *arg;
+};
+
+/* Routes and streams. Takes over @rq. */
+void route_stream_serve(struct route_pool *p, struct plane_request *rq);
+/* Answers with the id of the worker that would be chosen now. Takes over @rq. */
+void route_best_worker_serve(struct route_pool *p, struct plane_request *rq);
+/* Cuts what runs; callers see broken streams. */
+void route_streams_abort(struct route_pool *p);

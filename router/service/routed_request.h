@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a stand-alone router reads of a request that it forwards, and the request as it forwards it
+ * (wire.md §5.1, router.md §6.2).
+ *
+ * Only what routing needs is looked at. All other members travel on byte for byte, those that this
+ * release does not know included. Pure, thread safe.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/mem.h"
+#include "lib/base/str.h"
+#include "router/wire/optional.h"
+
+struct arena;
+struct err;
+
+struct routed_request {
+    bool bare;              /* it was the array alone: not to be forwarded */
+    const uint32_t *tokens; /* in the arena */
+    size_t n_tokens;
+    struct opt_u64 backend_instance_id, dp_rank, expected_output_tokens; /* of `routing` */
+    struct opt_bool enable_local_updates;
+    struct opt_f64 overlap_weight, temperature; /* of `router_config_override` */
+    struct str routing;                         /* the object's text; empty when absent or null */
+};
+
+/*
+ * @json is the request of `generate`, an object with token_ids, or that of best_worker_id, which may
+ * be the bare array of them too. -EINVAL when it is neither or has no token.
+ */
+MUST_CHECK int routed_request_parse(struct arena *a, struct str json, struct routed_request *ret,
+                                    struct err *e);
+/*
+ * Appends @json with routing.dp_rank = @dp_rank. Members that workers insist on and a caller may
+ * leave out (model, stop_conditions …) are added with their defaults. @json was parsed, and is not bare.
+ */
+void routed_request_put(struct buf *out, struct str json, const struct routed_request *rq,
+                        uint32_t dp_rank);

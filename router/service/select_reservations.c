@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "router/frontend/explain.h"
+#include "router/sched/sequences.h"
+#include "router/service/select_state.h"
+
+/* --- keeping ---------------------------------------------------------------------------------- */
+
+struct reservation *select_reservation_find(const struct select_state *s, struct str id)
+{
+    return strmap_get(s->reservations, id);
+}
+
+static void touch(struct select_state *s, struct reservation *r)
+{
+    r->touched_ms = select_now_ms(s);
+    list_remove(&r->link);
+    list_append(&s->oldest_first, &r->link);
+    booking_touch(r->booking, clock_now_ns());
+}
+
+void select_reservation_add(struct select_state *s, struct str id, struct kv_group *g,
+                            uint64_t worker_id, struct booking *take_booking, uint64_t decision_seq)
+{
+    struct reservation *r = xcalloc(1, sizeof(*r));
+
+    r->id = str_dup(id);
+    r->booking = take_booking;
+    r->group = g;
+    r->worker_id = worker_id;
+    r->decision_seq = decision_seq;
+    r->t_start_ns = clock_now_ns();
+    list_append(&s->oldest_first, &r->link);
+    r->touched_ms = select_now_ms(s);
+    (void)strmap_set(s->reservations, id, r);
+}
+
+/* What the gateway has told of how it went. */
+static void note_end(struct select_state *s, const struct reservation *r, bool ok)
+{
+    const struct decision_outcome o = {
+        .ended = ok ? DECISION_FINISHED : DECISION_CLIENT_GONE,
+        .cached_tokens = DECISION_UNKNOWN,
+        .ttft_ms = r->t_first_ns ? (double)(r->t_first_ns - r->t_start_ns) / 1e6 : NAN,
+        .duration_ms = (double)(clock_now_ns() - r->t_start_ns) / 1e6};
+
+    explain_ended(s->explain, r->decision_seq, &o);
+}
+
+static void end(struct select_state *s, struct reservation *r, bool ok)
+{
+    note_end(s, r, ok);
+    (void)strmap_remove(s->reservations, str_from(r->id));
+    list_remove(&r->link);
+    (void)booking_end(r->booking, clock_now_ns(), ok);
+    free(r->id);
+    free(r);
+}
+
+void select_reservations_drop_worker(struct select_state *s, uint64_t worker_id)
+{
+    LIST_FOREACH (r, &s->oldest_first, struct reservation, link)
+        if (r->worker_id == worker_id)
+            end(s, r, false);
+}
+
+/* A gateway that forgot, or died: without this its reservations would weigh for ever. */
+void select_reservations_expire(struct select_state *s)
+{
+    uint64_t now_ms = select_now_ms(s);
+
+    if (s->expiry_ms == 0)
+        return;
+    LIST_FOREACH (r, &s->oldest_first, struct reservation, link) {
+        if (r->touched_ms + s->expiry_ms > now_ms)
+            return;
+        end(s, r, false);
+        metric_add(s->expired, 1);
+    }
+}
+
+void select_reservations_free_all(struct select_state *s)
+{
+    LIST_FOREACH (r, &s->oldest_first, struct reservation, link)
+        end(s, r, false);
+}
+
+/* --- routes ----------------------------------------------------------------------------------- */
+
+static int not_found(struct rest_call *c)
+{
+    return rest_error(c, 404, "reservation %.*s not found", STR_ARG(c->name));
+}
+
+int select_prefill_complete(void *state, struct rest_call *c)
+{
+    struct select_state *s = state;
+    struct reservation *r = select_reservation_find(s, c->name);
+
+    if (!r)
+        return not_found(c);
+    if (!r->t_first_ns)
+        r->t_first_ns = clock_now_ns();
+    booking_first_token(r->booking, clock_now_ns());
+    touch(s, r);
+    return rest_ok(c, 200);
+}
+
+int select_output_block(void *state, struct rest_call *c)
+{
+    static const struct body_field table[] = {{"decay_fraction", BODY_F64, 0, false}};
+    struct select_state *s = state;
+    struct opt_f64 decay = {.set = false};
+    struct reservation *r;
+    int status = c->body.len ? rest_body(c, table, ARRAY_LEN(table), &decay) : 0;
+
+    if (status)
+        return status;
+    if (decay.set && !(decay.v >= 0 && decay.v <= 1))
+        return rest_error(c, 400, "decay_fraction must be between 0.0 and 1.0");
+    r = select_reservation_find(s, c->name);
+    if (!r)
+        return not_found(c);
+    booking_output_block(r->booking, decay.set ? decay.v : 1);
+    touch(s, r);
+    return rest_ok(c, 200);
+}
+
+int select_release(void *state, struct rest_call *c)
+{
+    struct select_state *s = state;
+    struct reservation *r = select_reservation_find(s, c->name);
+
+    if (!r)
+        return not_found(c);
+    end(s, r, true);
+    return rest_ok(c, 200);
+}
+
+static void put_group_loads(struct json_put *j, struct arena *a, const struct kv_group *g)
+{
+    size_t n = scheduler_loads(g->scheduler, NULL, 0);
+    struct worker_load *loads = arena_alloc(a, (n + 1) * sizeof(*loads));
+
+    n = MIN(n, scheduler_loads(g->scheduler, loads, n));
+    json_put_object(j);
+    json_put_key(j, "model_name");
+    json_put_cstr(j, g->model);
+    json_put_key(j, "routing_group");
+    json_put_cstr(j, g->name);
+    json_put_key(j, "loads");
+    json_put_array(j);
+    for (size_t i = 0; i < n; i++) {
+        json_put_object(j);
+        json_put_key(j, "worker_id");
+        json_put_u64(j, loads[i].worker.worker_id);
+        json_put_key(j, "dp_rank");
+        json_put_u64(j, loads[i].worker.dp_rank);
+        json_put_key(j, "potential_prefill_tokens");
+        json_put_u64(j, loads[i].active_prefill_tokens);
+        json_put_key(j, "potential_decode_blocks");
+        json_put_u64(j, loads[i].active_decode_blocks);
+        json_put_key(j, "active_requests");
+        json_put_u64(j, loads[i].active_requests);
+        json_put_object_end(j);
+    }
+    json_put_array_end(j);
+    json_put_key(j, "pending_count");
+    json_put_u64(j, 0);
+    json_put_key(j, "pending_isl_tokens");
+    json_put_u64(j, 0);
+    json_put_object_end(j);
+}
+
+int select_loads(void *state, struct rest_call *c)
+{
+    struct select_state *s = state;
+    struct str model = rest_query(c, "model_name"), name = rest_query(c, "routing_group"), key;
+    void *group;
+    size_t at = 0;
+
+    json_put_array(&c->json);
+    while (strmap_next(s->groups.by_key, &at, &key, &group)) {
+        const struct kv_group *g = group;
+
+        if ((!model.ptr || str_is(model, g->model)) && (!name.ptr || str_is(name, g->name)))
+            put_group_loads(&c->json, c->arena, g);
+    }
+    json_put_array_end(&c->json);
+    return 200;
+}

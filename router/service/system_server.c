@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/service/system_server.h"
+
+#include <string.h>
+
+#include "lib/base/json_put.h"
+#include "lib/base/metric.h"
+#include "lib/net/http_server.h"
+#include "router/frontend/explain.h"
+
+enum { CONNECTIONS_MAX = 64, HEAD_MAX = 16384, BODY_MAX = 4096, IDLE_MS = 30000 };
+
+struct system_server {
+    struct http_server *http;
+    struct system_server_conf conf;
+    uint64_t start_ns;
+    struct metric *uptime;
+};
+
+static void answer_health(struct http_exchange *x, const struct system_server *s, bool ready,
+                          int status)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    struct json_put j = json_put_on(&body);
+    uint64_t up = clock_now_ns() - s->start_ns;
+    const char *word = ready ? "ready" : "notready";
+
+    json_put_object(&j);
+    json_put_key(&j, "status");
+    json_put_cstr(&j, word);
+    json_put_key(&j, "uptime");
+    json_put_object(&j);
+    json_put_key(&j, "secs");
+    json_put_u64(&j, up / 1000000000);
+    json_put_key(&j, "nanos");
+    json_put_u64(&j, up % 1000000000);
+    json_put_object_end(&j);
+    json_put_key(&j, "endpoints");
+    json_put_object(&j);
+    json_put_key(&j, s->conf.endpoint);
+    json_put_cstr(&j, word);
+    json_put_object_end(&j);
+    json_put_object_end(&j);
+    http_respond(x, status, "application/json", buf_str(&body));
+}
+
+static void on_health(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+    bool ready = s->conf.ready(s->conf.arg);
+
+    answer_health(x, s, ready, ready ? 200 : 503);
+}
+
+/* A worker that loads its model, or drains, is alive: a probe must not kill it. */
+static void on_live(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+
+    answer_health(x, s, s->conf.ready(s->conf.arg), 200);
+}
+
+static void on_metrics(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+    AUTO(buf_done) struct buf body = BUF_NULL;
+
+    s->conf.measure(s->conf.arg);
+    metric_set(s->uptime, (double)(clock_now_ns() - s->start_ns) / 1e9);
+    metric_print(s->conf.metrics, &body);
+    http_respond(x, 200, "text/plain; version=0.0.4", buf_str(&body));
+}
+
+static void on_metadata(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+    AUTO(buf_done) struct buf body = BUF_NULL;
+
+    if (!s->conf.put_metadata) {
+        http_respond(x, 404, "text/plain", STR("Discovery metadata not available"));
+        return;
+    }
+    s->conf.put_metadata(s->conf.arg, &body);
+    http_respond(x, 200, "application/json", buf_str(&body));
+}
+
+static void on_file(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+    struct str path = str_skip(http_request(x)->path, strlen("/v1/metadata/")), bytes;
+
+    if (s->conf.file && s->conf.file(s->conf.arg, path, &bytes))
+        http_respond(x, 200, "application/octet-stream", bytes);
+    else
+        http_respond(x, 404, "text/plain", STR("Route not found"));
+}
+
+static void on_explain(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+
+    if (s->conf.explain)
+        explain_answer(s->conf.explain, x);
+    else
+        http_respond(x, 404, "text/plain", STR("Route not found"));
+}
+
+static void on_decisions(struct http_exchange *x, void *arg)
+{
+    struct system_server *s = arg;
+
+    if (s->conf.explain)
+        explain_list(s->conf.explain, x);
+    else
+        http_respond(x, 404, "text/plain", STR("Route not found"));
+}
+
+static void on_error(struct http_exchange *x, int status, const char *why, void *arg)
+{
+    (void)arg;
+    http_respond(x, status, "text/plain", status == 404 ? STR("Route not found") : str_from(why));
+}
+
+int system_server_start(struct system_server **ret, struct loop *l,
+                        const struct system_server_conf *conf, struct err *e)
+{
+    static const struct http_route routes[] = {
+        {"GET", "/health", on_health, 0},      {"GET", "/live", on_live, 0},
+        {"GET", "/metrics", on_metrics, 0},    {"GET", "/metadata", on_metadata, 0},
+        {"GET", "/explain/*", on_explain, 0},  {"GET", "/decisions", on_decisions, 0},
+        {"GET", "/v1/metadata/*", on_file, 0},
+    };
+    static const struct metric_desc uptime = {
+        .name = "dynamo_component_uptime_seconds",
+        .help = "Since the start of the process",
+        .type = METRIC_GAUGE,
+        .labels = {"dynamo_namespace", "dynamo_component"},
+    };
+    AUTO(system_server_free) struct system_server *s = xcalloc(1, sizeof(*s));
+    const struct http_server_conf http = {
+        .host = conf->host,
+        .port = conf->port,
+        .connections_max = CONNECTIONS_MAX,
+        .head_bytes = HEAD_MAX,
+        .body_bytes = BODY_MAX,
+        .idle_ms = IDLE_MS,
+        .routes = routes,
+        .n_routes = ARRAY_LEN(routes),
+        .arg = s,
+        .on_error = on_error,
+    };
+    int r;
+
+    s->conf = *conf;
+    s->start_ns = clock_now_ns();
+    s->uptime = metric_with(metric_family(conf->metrics, &uptime), conf->ns, conf->component);
+    r = http_server_start(&s->http, l, &http, e);
+    if (r < 0)
+        return err_wrap(e, r, "system server");
+    *ret = TAKE(s);
+    return 0;
+}
+
+struct system_server *system_server_free(struct system_server *s)
+{
+    if (!s)
+        return NULL;
+    http_server_free(s->http);
+    free(s);
+    return NULL;
+}
+
+uint16_t system_server_port(const struct system_server *s)
+{
+    return http_server_port(s->http);
+}

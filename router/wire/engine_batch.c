@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/wire/engine_batch.h"
+
+#include <errno.h>
+
+#include "lib/base/err.h"
+#include "lib/base/msgpack.h"
+#include "router/wire/members.h"
+
+static const char TOO_MANY[] = "an event of too many blocks or tokens";
+
+void engine_reader_done(struct engine_reader *r)
+{
+    free(r->hashes);
+    free(r->tokens);
+    *r = (struct engine_reader){0};
+}
+
+/* --- values --------------------------------------------------------------------------------------- */
+
+/* Room for @n elements; every one has at least a byte, so that the message bounds what is taken. */
+static bool room(struct msgpack_reader *m, void **array, size_t *cap, size_t n, size_t size,
+                 size_t max)
+{
+    void *bigger;
+
+    if (n > max || n > (size_t)(m->end - m->at)) {
+        msgpack_fail(m, TOO_MANY);
+        return false;
+    }
+    if (n <= *cap)
+        return true;
+    bigger = try_realloc(*array, n * size);
+    if (!bigger) {
+        msgpack_fail(m, TOO_MANY);
+        return false;
+    }
+    *array = bigger;
+    *cap = n;
+    return true;
+}
+
+static bool hash_or_skip(struct msgpack_reader *m, uint64_t *ret)
+{
+    if (msgpack_peek(m) == MSGPACK_INT)
+        return msgpack_read_hash(m, ret);
+    (void)msgpack_skip(m);
+    return false;
+}
+
+static void read_hashes(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
+{
+    void *array = r->hashes;
+    uint32_t n;
+
+    if (!msgpack_read_array(m, &n) ||
+        !room(m, &array, &r->cap_hashes, n, sizeof(*r->hashes), KV_EVENT_BLOCKS_MAX))
+        return;
+    r->hashes = array;
+    for (uint32_t i = 0; i < n && !m->error; i++)
+        if (!hash_or_skip(m, &r->hashes[i]))
+            ev->raw_hashes = true;
+    ev->hashes = r->hashes;
+    ev->n_hashes = n;
+}
+
+static void read_tokens(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
+{
+    void *array = r->tokens;
+    uint32_t n;
+
+    if (!msgpack_read_array(m, &n) ||
+        !room(m, &array, &r->cap_tokens, n, sizeof(*r->tokens), ENGINE_TOKENS_MAX))
+        return;
+    r->tokens = array;
+    for (uint32_t i = 0; i < n && !m->error; i++)
+        u32_read(m, &r->tokens[i]);
+    ev->tokens = r->tokens;
+    ev->n_tokens = n;
+}
+
+static void read_parent(struct msgpack_reader *m, struct engine_event *ev)
+{
+    uint64_t hash;
+
+    if (msgpack_read_nil(m))
+        return;
+    if (hash_or_skip(m, &hash))
+        ev->parent_hash = OPT_U64(hash);
+    else
+        ev->raw_hashes = true;
+}
+
+/* Words of vLLM and SGLang (router.md §2.7); none = device. */
+static enum kv_tier read_medium(struct msgpack_reader *m)
+{
+    static const struct {
+        const char *word;
+        enum kv_tier tier;
+    } MEDIA[] = {
+        {"GPU", KV_TIER_DEVICE},        {"DEVICE", KV_TIER_DEVICE},    {"CPU", KV_TIER_HOST},
+        {"CPU_PINNED", KV_TIER_HOST},   {"CPU_TIER1", KV_TIER_HOST},   {"CPU_TIER2", KV_TIER_DISK},
+        {"DISK", KV_TIER_DISK},         {"NVME", KV_TIER_DISK},        {"STORAGE", KV_TIER_DISK},
+        {"EXTERNAL", KV_TIER_EXTERNAL}, {"NETWORK", KV_TIER_EXTERNAL}, {"REMOTE", KV_TIER_EXTERNAL},
+        {"SHARED", KV_TIER_EXTERNAL},
+    };
+    struct str word;
+
+    if (msgpack_read_nil(m))
+        return KV_TIER_DEVICE;
+    if (!msgpack_read_str(m, &word))
+        return KV_TIER_UNKNOWN;
+    for (size_t i = 0; i < ARRAY_LEN(MEDIA); i++)
+        if (str_eq_nocase(word, str_from(MEDIA[i].word)))
+            return MEDIA[i].tier;
+    return KV_TIER_UNKNOWN;
+}
+
+static void opt_str_read(struct msgpack_reader *m, struct str *ret)
+{
+    if (!msgpack_read_nil(m))
+        str_read(m, ret);
+}
+
+/* --- attention groups ----------------------------------------------------------------------------- */
+
+struct group {
+    struct opt_u64 index;
+    struct str kind;
+};
+
+/*
+ * Kinds that keep every token's KV. A removal may name its group alone: the kind is then that of
+ * the blocks that the group has stored.
+ */
+static bool is_main(struct engine_reader *r, const struct group *g)
+{
+    uint64_t bit = g->index.set && g->index.v < 64 ? UINT64_C(1) << g->index.v : 0;
+    bool main;
+
+    if (g->kind.len == 0)
+        return !(r->other_groups & bit) &&
+               (!g->index.set || g->index.v == 0 || r->main_groups & bit);
+    main = str_is(g->kind, "full_attention") || str_is(g->kind, "mla_attention") ||
+           str_is(g->kind, "sink_full_attention");
+    if (main) {
+        r->main_groups |= bit;
+        r->other_groups &= ~bit;
+    } else {
+        r->other_groups |= bit;
+        r->main_groups &= ~bit;
+    }
+    return main;
+}
+
+static bool read_group(struct msgpack_reader *m, struct str name, struct group *g)
+{
+    if (str_is(name, "group_idx"))
+        opt_read(m, &g->index);
+    else if (str_is(name, "kv_cache_spec_kind"))
+        opt_str_read(m, &g->kind);
+    else
+        return false;
+    return true;
+}
+
+/* --- events --------------------------------------------------------------------------------------- */
+
+static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
+{
+    struct group g = {{false, 0}, STR_NULL};
+    struct members s;
+    struct str name;
+
+    if (!MEMBERS(m, &s, "type", "block_hashes", "parent_block_hash", "token_ids", "block_size",
+                 "lora_id", "medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind"))
+        return;
+    while (members_next(m, &s, &name)) {
+        if (str_is(name, "block_hashes"))
+            read_hashes(m, r, ev);
+        else if (str_is(name, "parent_block_hash"))
+            read_parent(m, ev);
+        else if (str_is(name, "token_ids"))
+            read_tokens(m, r, ev);
+        else if (str_is(name, "block_size"))
+            u64_read(m, &ev->block_size);
+        else if (str_is(name, "medium"))
+            ev->tier = read_medium(m);
+        else if (str_is(name, "lora_name"))
+            opt_str_read(m, &ev->lora_name);
+        else if (!read_group(m, name, &g))
+            (void)msgpack_skip(m);
+    }
+    ev->kind = KV_STORED;
+    ev->main_attention = is_main(r, &g);
+}
+
+static void read_removed(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
+{
+    struct group g = {{false, 0}, STR_NULL};
+    struct members s;
+    struct str name;
+
+    if (!MEMBERS(m, &s, "type", "block_hashes", "medium", "group_idx", "kv_cache_spec_kind"))
+        return;
+    while (members_next(m, &s, &name)) {
+        if (str_is(name, "block_hashes"))
+            read_hashes(m, r, ev);
+        else if (str_is(name, "medium"))
+            ev->tier = read_medium(m);
+        else if (!read_group(m, name, &g))
+            (void)msgpack_skip(m);
+    }
+    ev->kind = KV_REMOVED;
+    ev->main_attention = is_main(r, &g);
+}
+
+/* Without moving @m. */
+static struct str type_of(const struct msgpack_reader *m)
+{
+    struct msgpack_reader ahead = *m;
+    struct str name, type = STR_NULL;
+    struct members s;
+
+    if (!MEMBERS(&ahead, &s, "type"))
+        return STR_NULL;
+    while (type.len == 0 && members_next(&ahead, &s, &name)) {
+        if (str_is(name, "type"))
+            str_read(&ahead, &type);
+        else
+            (void)msgpack_skip(&ahead);
+    }
+    return type;
+}
+
+static void read_event(struct msgpack_reader *m, struct engine_reader *r, struct engine_batch *b,
+                       engine_event_fn fn, void *arg)
+{
+    struct engine_event ev = {.tier = KV_TIER_DEVICE, .main_attention = true};
+    struct str type = type_of(m);
+
+    if (str_is(type, "BlockStored")) {
+        read_stored(m, r, &ev);
+    } else if (str_is(type, "BlockRemoved")) {
+        read_removed(m, r, &ev);
+    } else if (str_is(type, "AllBlocksCleared")) {
+        ev.kind = KV_CLEARED;
+        (void)msgpack_skip(m);
+    } else {
+        b->n_unknown++;
+        (void)msgpack_skip(m);
+        return;
+    }
+    if (ev.raw_hashes) {
+        ev.hashes = NULL;
+        ev.n_hashes = 0;
+        ev.parent_hash = (struct opt_u64){false, 0};
+    }
+    if (!m->error)
+        fn(arg, b, &ev);
+}
+
+/* The rank stands behind the events: they are gone over twice. */
+static struct msgpack_reader read_head(struct msgpack_reader *m, struct engine_batch *b)
+{
+    struct msgpack_reader events = {.at = NULL};
+    struct members s;
+    struct str name;
+
+    if (!MEMBERS(m, &s, "ts", "events", "data_parallel_rank"))
+        return events;
+    while (members_next(m, &s, &name)) {
+        if (str_is(name, "events")) {
+            events = *m;
+            (void)msgpack_skip(m);
+        } else if (str_is(name, "data_parallel_rank")) {
+            opt_read(m, &b->dp_rank);
+        } else if (str_is(name, "ts") && msgpack_peek(m) == MSGPACK_FLOAT) {
+            (void)!msgpack_read_f64(m, &b->ts);
+        } else {
+            (void)msgpack_skip(m);
+        }
+    }
+    return events;
+}
+
+int engine_batch_decode(struct engine_reader *r, struct str payload, engine_event_fn fn, void *arg,
+                        struct engine_batch *ret, struct err *e)
+{
+    struct engine_batch b = {.ts = 0};
+    struct msgpack_reader m, events;
+    uint32_t n = 0;
+    int code;
+
+    if (payload.len > KV_EVENT_BYTES_MAX)
+        return err_set(e, -EMSGSIZE, "engine batch of %zu bytes", payload.len);
+    msgpack_reader_init(&m, payload);
+    events = read_head(&m, &b);
+    code = msgpack_end(&m, e);
+    if (code < 0)
+        return err_wrap(e, code, "engine batch");
+    if (!events.at)
+        return err_set(e, -EBADMSG, "engine batch without events");
+    if (msgpack_read_array(&events, &n))
+        for (uint32_t i = 0; i < n && !events.error; i++)
+            read_event(&events, r, &b, fn, arg);
+    if (events.error)
+        return err_set(e, events.error == TOO_MANY ? -EMSGSIZE : -EBADMSG, "engine batch: %s",
+                       events.error);
+    if (ret)
+        *ret = b;
+    return 0;
+}
+
+/* --- writing -------------------------------------------------------------------------------------- */
+
+void engine_batch_begin_put(struct buf *out, double ts, uint32_t n_events)
+{
+    msgpack_put_array(out, 3);
+    msgpack_put_f64(out, ts);
+    msgpack_put_array(out, n_events);
+}
+
+static void hashes_put(struct buf *out, const struct engine_event *ev)
+{
+    msgpack_put_array(out, (uint32_t)ev->n_hashes);
+    for (size_t i = 0; i < ev->n_hashes; i++)
+        msgpack_put_u64(out, ev->hashes[i]);
+}
+
+static void medium_put(struct buf *out, enum kv_tier tier)
+{
+    static const char *const words[] = {"GPU", "CPU", "DISK", "EXTERNAL", "UNKNOWN"};
+
+    msgpack_put_cstr(out, words[tier]);
+}
+
+static void stored_put(struct buf *out, const struct engine_event *ev)
+{
+    msgpack_put_array(out, 8);
+    msgpack_put_cstr(out, "BlockStored");
+    hashes_put(out, ev);
+    if (ev->parent_hash.set)
+        msgpack_put_u64(out, ev->parent_hash.v);
+    else
+        msgpack_put_nil(out);
+    msgpack_put_array(out, (uint32_t)ev->n_tokens);
+    for (size_t i = 0; i < ev->n_tokens; i++)
+        msgpack_put_u64(out, ev->tokens[i]);
+    msgpack_put_u64(out, ev->block_size);
+    msgpack_put_nil(out); /* lora_id */
+    medium_put(out, ev->tier);
+    if (ev->lora_name.len)
+        msgpack_put_str(out, ev->lora_name);
+    else
+        msgpack_put_nil(out);
+}
+
+void engine_event_put(struct buf *out, const struct engine_event *ev)
+{
+    switch (ev->kind) {
+    case KV_STORED:
+        stored_put(out, ev);
+        break;
+    case KV_REMOVED:
+        msgpack_put_array(out, 3);
+        msgpack_put_cstr(out, "BlockRemoved");
+        hashes_put(out, ev);
+        medium_put(out, ev->tier);
+        break;
+    case KV_CLEARED:
+        msgpack_put_array(out, 1);
+        msgpack_put_cstr(out, "AllBlocksCleared");
+        break;
+    }
+}
+
+void engine_batch_end_put(struct buf *out, uint32_t dp_rank)
+{
+    msgpack_put_u64(out, dp_rank);
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Client and server over each request plane: TCP, NATS (a real server) and HTTP. What the worker
+ * sees is what is judged: requests, and the word that ends them.
+ */
+#include "lib/base/digest.h"
+#include "lib/base/log.h"
+#include "lib/base/test.h"
+#include "lib/net/nats_server_test.h"
+#include "router/wire/plane_client.h"
+#include "router/wire/plane_server.h"
+
+enum { PATIENCE_MS = 10000, SILENT = 0, N_ITEMS = 3 };
+
+static const struct plane_endpoint EP = {"ns", "backend", "generate", 0xa1};
+
+struct rig {
+    struct loop *loop;
+    struct nats_link *nats;
+    struct plane_client *client;
+    struct plane_server *server;
+    pid_t nats_server;
+    size_t n_items; /* that the worker says; SILENT: it takes the request and waits */
+    struct plane_request *held;
+    size_t served, cancels;
+};
+
+struct call {
+    struct plane_stream *stream;
+    char seen[64];
+    enum plane_failure kind;
+    char text[256];
+    bool over;
+    size_t pause_at, n_items;
+};
+
+#define UNTIL(rig, condition)                                                                      \
+    do {                                                                                           \
+        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
+        while (!(condition)) {                                                                     \
+            if (clock_now_ns() > end_)                                                             \
+                fail_msg("waited in vain for: %s", #condition);                                    \
+            loop_run_once((rig)->loop, 20);                                                        \
+        }                                                                                          \
+    } while (0)
+
+/* --- the caller ------------------------------------------------------------------------------- */
+
+static void note(struct call *c, char what)
+{
+    size_t n = strlen(c->seen);
+
+    assert_false(c->over);
+    if (n < sizeof(c->seen) - 1)
+        c->seen[n] = what;
+}
+
+static void on_accepted(void *arg)
+{
+    note(arg, 'A');
+}
+
+static void on_started(void *arg)
+{
+    note(arg, 'S');
+}
+
+static void on_item(void *arg, const struct wire_item *item)
+{
+    struct call *c = arg;
+
+    (void)item;
+    note(c, 'i');
+    if (++c->n_items == c->pause_at)
+        plane_stream_pause(c->stream);
+}
+
+static void on_finished(void *arg)
+{
+    struct call *c = arg;
+
+    note(c, 'F');
+    c->over = true;
+}
+
+static void on_failed(void *arg, enum plane_failure kind, const char *text)
+{
+    struct call *c = arg;
+
+    note(c, 'X');
+    c->over = true;
+    c->kind = kind;
+    (void)snprintf(c->text, sizeof(c->text), "%s", text);
+}
+
+static void call_address(struct rig *rig, struct call *c, struct str address, struct str body)
+{
+    static const struct plane_handlers handlers = {.accepted = on_accepted,
+                                                   .started = on_started,
+                                                   .item = on_item,
+                                                   .finished = on_finished,
+                                                   .failed = on_failed};
+    char id[UUID_TEXT_SIZE];
+    struct plane_call call = {.address = address, .body = body};
+
+    random_uuid(id);
+    call.id = str_from(id);
+    c->stream = plane_client_send(rig->client, &call, &handlers, c);
+}
+
+static void call_endpoint(struct rig *rig, struct call *c, const struct plane_endpoint *ep,
+                          struct str body)
+{
+    AUTO(buf_done) struct buf told = BUF_NULL;
+    AUTO(buf_done) struct buf address = BUF_NULL;
+
+    plane_server_put_address(rig->server, ep, &told);
+    plane_address_put(&address, plane_server_kind(rig->server), buf_str(&told), str_from(ep->name));
+    call_address(rig, c, buf_str(&address), body);
+}
+
+static void call_worker(struct rig *rig, struct call *c)
+{
+    call_endpoint(rig, c, &EP, STR("{\"token_ids\":[1]}"));
+}
+
+/* --- the worker ------------------------------------------------------------------------------- */
+
+static void serve_cancelled(void *arg)
+{
+    struct rig *rig = arg;
+
+    rig->cancels++;
+    plane_request_abort(TAKE(rig->held));
+}
+
+static void serve(void *arg, struct plane_request *rq)
+{
+    static const struct plane_request_handlers on = {.cancelled = serve_cancelled};
+    struct rig *rig = arg;
+
+    rig->served++;
+    assert_int_equal(plane_request_id(rq).len, 36);
+    assert_true(str_starts(plane_request_body(rq), STR("{\"token_ids\":[1")));
+    plane_request_start(rq);
+    if (rig->n_items == SILENT) {
+        rig->held = rq;
+        plane_request_set_handlers(rq, &on, rig);
+        return;
+    }
+    for (size_t i = 0; i < rig->n_items; i++)
+        plane_request_item(rq, STR("{\"token_ids\":[5]}"));
+    plane_request_finish(rq);
+}
+
+/* --- set-up ----------------------------------------------------------------------------------- */
+
+static void rig_init(struct rig *rig, enum plane_kind kind, const struct plane_client_conf *more)
+{
+    struct plane_client_conf conf = more ? *more : (struct plane_client_conf){0};
+    struct plane_server_conf server = {.kind = kind, .host = "127.0.0.1"};
+    AUTO(mem_free) char *url = NULL;
+    struct err e;
+
+    *rig = (struct rig){.n_items = N_ITEMS};
+    EXPECT_OK(log_setup("off", false, &e), &e);
+    EXPECT_OK(loop_new(&rig->loop, &e), &e);
+    conf.advertise_ip = conf.listen_host = "127.0.0.1";
+    if (kind == PLANE_NATS) {
+        int port = nats_test_port();
+
+        url = xasprintf("nats://127.0.0.1:%d", port);
+        conf.nats.servers = url;
+        rig->nats_server = nats_test_start(port, NULL);
+        EXPECT_OK(nats_link_start(&rig->nats, rig->loop, &conf.nats, &e), &e);
+        server.nats = rig->nats;
+    }
+    EXPECT_OK(plane_server_new(&rig->server, rig->loop, &server, &e), &e);
+    plane_server_register(rig->server, &EP, serve, rig);
+    if (kind == PLANE_NATS)
+        UNTIL(rig, nats_link_stats(rig->nats).up);
+    EXPECT_OK(plane_client_new(&rig->client, rig->loop, &conf, &e), &e);
+    if (kind == PLANE_NATS) { /* the address of the server is borrowed: use it up */
+        struct call c = {0};
+
+        call_worker(rig, &c);
+        UNTIL(rig, c.over);
+        rig->served = 0;
+    }
+}
+
+static void on_echo(void *arg, const struct nats_message *m)
+{
+    (void)m;
+    *(bool *)arg = true;
+}
+
+/* What was subscribed and unsubscribed so far, NATS knows. */
+static void settle(struct rig *rig)
+{
+    bool echoed = false;
+    uint64_t id;
+    struct err e;
+
+    if (!rig->nats)
+        return;
+    EXPECT_OK(nats_link_subscribe(rig->nats, "echo", on_echo, &echoed, &id, &e), &e);
+    EXPECT_OK(nats_link_publish(rig->nats, "echo", STR("x")), &e);
+    UNTIL(rig, echoed);
+    nats_link_unsubscribe(rig->nats, id);
+}
+
+static void rig_done(struct rig *rig)
+{
+    if (rig->held)
+        plane_request_abort(rig->held);
+    rig->client = plane_client_free(rig->client);
+    rig->server = plane_server_free(rig->server);
+    rig->nats = nats_link_free(rig->nats);
+    nats_test_kill(rig->nats_server);
+    loop_run_once(rig->loop, 0);
+    rig->loop = loop_free(rig->loop);
+}
+
+/* --- tests, each on every plane --------------------------------------------------------------- */
+
+static void check_normal(enum plane_kind kind)
+{
+    struct call c[3] = {{0}};
+    struct rig rig;
+
+    rig_init(&rig, kind, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+        call_worker(&rig, &c[i]);
+        assert_string_equal(c[i].seen, ""); /* nothing from within the call */
+    }
+    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+        UNTIL(&rig, c[i].over);
+        assert_string_equal(c[i].seen, "ASiiiF");
+    }
+    assert_int_equal(rig.served, ARRAY_LEN(c));
+    assert_int_equal(plane_client_stats(rig.client).streams, 0);
+    UNTIL(&rig, plane_server_running(rig.server) == 0);
+    rig_done(&rig);
+}
+
+/* Gone before the worker has called home, after, and in the middle: it is told each time. */
+static void check_cancel(enum plane_kind kind)
+{
+    struct call early = {0}, late = {0}, never = {0};
+    struct rig rig;
+
+    rig_init(&rig, kind, NULL);
+    rig.n_items = SILENT;
+    call_worker(&rig, &late);
+    UNTIL(&rig, strcmp(late.seen, "AS") == 0);
+    late.stream = plane_stream_cancel(late.stream);
+    UNTIL(&rig, rig.cancels == 1);
+
+    call_worker(&rig, &early);
+    UNTIL(&rig, plane_server_stats(rig.server).requests == rig.served + 1);
+    early.stream = plane_stream_cancel(early.stream);
+    UNTIL(&rig, rig.cancels == 2 && plane_server_running(rig.server) == 0);
+    assert_false(early.over);
+
+    call_worker(&rig, &never);
+    never.stream = plane_stream_cancel(never.stream);
+    UNTIL(&rig, plane_server_running(rig.server) == 0);
+    assert_string_equal(never.seen, "");
+    assert_int_equal(plane_client_stats(rig.client).streams, 0);
+    rig_done(&rig);
+}
+
+static void check_unknown(enum plane_kind kind)
+{
+    static const struct {
+        enum plane_failure kind;
+        const char *text;
+    } want[] = {
+        [PLANE_TCP] = {PLANE_REFUSED, "Unknown endpoint: a1/nope"},
+        [PLANE_NATS] = {PLANE_UNREACHABLE, "no responders"},
+        [PLANE_HTTP] = {PLANE_REFUSED, "HTTP 404: Endpoint not found"},
+    };
+    struct plane_endpoint nope = EP;
+    struct call c = {0}, gone = {0};
+    struct rig rig;
+
+    rig_init(&rig, kind, NULL);
+    nope.name = "nope";
+    call_endpoint(&rig, &c, &nope, STR("{}"));
+    UNTIL(&rig, c.over);
+    assert_int_equal(c.kind, want[kind].kind);
+    assert_non_null(strstr(c.text, want[kind].text));
+    plane_server_unregister(rig.server, &EP); /* a worker that leaves */
+    settle(&rig);
+    call_worker(&rig, &gone);
+    UNTIL(&rig, gone.over);
+    assert_int_equal(gone.kind, want[kind].kind);
+    rig_done(&rig);
+}
+
+static void check_overloaded(enum plane_kind kind)
+{
+    struct plane_server_conf conf = {.kind = kind, .host = "127.0.0.1", .running_max = 1};
+    struct call c = {0}, d = {0};
+    struct rig rig;
+    struct err e;
+
+    rig_init(&rig, kind, NULL);
+    rig.server = plane_server_free(rig.server);
+    loop_run_once(rig.loop, 0);
+    conf.nats = rig.nats;
+    EXPECT_OK(plane_server_new(&rig.server, rig.loop, &conf, &e), &e);
+    plane_server_register(rig.server, &EP, serve, &rig);
+    settle(&rig);
+    rig.n_items = SILENT;
+    call_worker(&rig, &c);
+    UNTIL(&rig, rig.served == 1);
+    call_worker(&rig, &d);
+    UNTIL(&rig, d.over);
+    assert_int_equal(d.kind, PLANE_REFUSED);
+    assert_non_null(strstr(d.text, "Server overloaded: worker at capacity"));
+    c.stream = plane_stream_cancel(c.stream);
+    UNTIL(&rig, rig.cancels == 1);
+    rig_done(&rig);
+}
+
+static void check_large(enum plane_kind kind)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    struct call c = {0};
+    struct rig rig;
+
+    rig_init(&rig, kind, NULL);
+    buf_put_cstr(&body, "{\"token_ids\":[1");
+    while (body.len < 3 << 20)
+        buf_put_cstr(&body, ",1234567890");
+    buf_put_cstr(&body, "]}");
+    call_endpoint(&rig, &c, &EP, buf_str(&body));
+    UNTIL(&rig, c.over);
+    if (kind == PLANE_NATS) { /* its server takes 1 MiB: said so, and nobody is to blame */
+        assert_int_equal(c.kind, PLANE_TOO_LARGE);
+        assert_non_null(strstr(c.text, "max_payload"));
+        assert_false(plane_failure_is_workers(c.kind));
+    } else {
+        assert_string_equal(c.seen, "ASiiiF");
+    }
+    rig_done(&rig);
+}
+
+/* Whatever phase it is in, a request whose first item is late ends, and the worker is told. */
+static void check_first_item(enum plane_kind kind)
+{
+    struct plane_client_conf conf = {.first_item_ms = 150};
+    struct call c = {0};
+    struct rig rig;
+
+    rig_init(&rig, kind, &conf);
+    rig.n_items = SILENT;
+    call_worker(&rig, &c);
+    UNTIL(&rig, c.over);
+    assert_int_equal(c.kind, PLANE_NO_FIRST_ITEM);
+    assert_true(plane_failure_is_retryable(c.kind));
+    UNTIL(&rig, rig.cancels == 1);
+    rig_done(&rig);
+}
+
+static void check_gap(enum plane_kind kind)
+{
+    struct plane_client_conf conf = {.gap_ms = 50};
+    struct call c = {0}, slow = {.pause_at = 1};
+    struct rig rig;
+
+    rig_init(&rig, kind, &conf);
+    rig.n_items = SILENT;
+    call_worker(&rig, &c);
+    UNTIL(&rig, rig.held);
+    for (int i = 0; i < 3; i++)
+        loop_run_once(rig.loop, 30); /* the first item is another limit's matter */
+    assert_false(c.over);
+    plane_request_item(rig.held, STR("{\"token_ids\":[5]}"));
+    UNTIL(&rig, c.over);
+    assert_int_equal(c.kind, PLANE_STALLED);
+    assert_true(plane_failure_is_migratable(c.kind) && !plane_failure_is_retryable(c.kind));
+    UNTIL(&rig, rig.cancels == 1);
+
+    call_worker(&rig, &slow); /* a client that takes nothing is not the worker's fault */
+    UNTIL(&rig, rig.held);
+    plane_request_item(rig.held, STR("{\"token_ids\":[5]}"));
+    UNTIL(&rig, slow.n_items == 1);
+    for (int i = 0; i < 6; i++)
+        loop_run_once(rig.loop, 30);
+    assert_false(slow.over);
+    plane_stream_resume(slow.stream);
+    UNTIL(&rig, slow.over);
+    assert_int_equal(slow.kind, PLANE_STALLED);
+    rig_done(&rig);
+}
+
+static void check_free_in_flight(enum plane_kind kind)
+{
+    struct call c = {0}, d = {0};
+    struct rig rig;
+
+    rig_init(&rig, kind, NULL);
+    rig.n_items = SILENT;
+    call_worker(&rig, &c);
+    UNTIL(&rig, rig.served == 1);
+    call_worker(&rig, &d);
+    rig.client = plane_client_free(rig.client);
+    UNTIL(&rig, rig.cancels >= 1);
+    assert_false(c.over || d.over);
+    rig_done(&rig);
+}
+
+#define ON_EACH_PLANE(name)                                                                        \
+    static void test_##name##_tcp(void **state)                                                    \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_##name(PLANE_TCP);                                                                   \
+    }                                                                                              \
+    static void test_##name##_nats(void **state)                                                   \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_##name(PLANE_NATS);                                                                  \
+    }                                                                                              \
+    static void test_##name##_http(void **state)                                                   \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_##name(PLANE_HTTP);                                                                  \
+    }
+#define T3(name) T(test_##name##_tcp), T(test_##name##_nats), T(test_##name##_http)
+
+ON_EACH_PLANE(normal)
+ON_EACH_PLANE(cancel)
+ON_EACH_PLANE(unknown)
+ON_EACH_PLANE(overloaded)
+ON_EACH_PLANE(large)
+ON_EACH_PLANE(first_item)
+ON_EACH_PLANE(gap)
+ON_EACH_PLANE(free_in_flight)
+
+/* --- planes that are away --------------------------------------------------------------------- */
+
+static void test_nobody_there(void **state)
+{
+    struct plane_client_conf conf = {.connect_ms = 100, .nats.servers = "nats://127.0.0.1:1"};
+    struct call nats = {0}, http = {0}, unset = {0};
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, PLANE_TCP, &conf);
+    call_address(&rig, &nats, STR("nats:a_b.c-1/c"), STR("{}"));
+    call_address(&rig, &http, STR("http://127.0.0.1:1/v1/rpc/c"), STR("{}"));
+    UNTIL(&rig, nats.over && http.over);
+    assert_int_equal(nats.kind, PLANE_UNREACHABLE);
+    assert_int_equal(http.kind, PLANE_UNREACHABLE);
+    rig_done(&rig);
+
+    rig_init(&rig, PLANE_TCP, NULL);
+    call_address(&rig, &unset, STR("nats:a_b.c-1/c"), STR("{}"));
+    UNTIL(&rig, unset.over);
+    assert_non_null(strstr(unset.text, "NATS_SERVER"));
+    rig_done(&rig);
+}
+
+int main(void)
+{
+    return TEST_RUN(T3(normal), T3(cancel), T3(unknown), T3(overloaded), T3(large), T3(first_item),
+                    T3(gap), T3(free_in_flight), T(test_nobody_there));
+}
