@@ -26,6 +26,14 @@ def unavailable(why):
     pytest.skip(why)
 
 
+def reference_python(version="0.9.0"):
+    """Python of an environment with this release of the reference."""
+    made = run(ROOT / "e2e/tools/reference-venv", version, check=False)
+    if made.returncode != 0:
+        unavailable(f"ai-dynamo {version} cannot be installed: {made.stderr[-300:]}")
+    return made.stdout.strip()
+
+
 def run(*command, check=True, **options):
     """Runs a command to its end and returns it with its output as text."""
     done = subprocess.run([str(word) for word in command], text=True, stdout=subprocess.PIPE,

@@ -2,7 +2,8 @@
 """A worker that misbehaves in chosen ways, on the wire protocol of a real one.
 
 It puts its records beside those of a mocker (whose card it borrows), takes requests on the TCP
-plane, and then does what its behaviour says. No code of ours or of the reference is used.
+plane, and then does what its behaviour says: one of the words below, or a function from the body of
+a request to the items that answer it. No code of ours or of the reference is used.
 """
 
 import json
@@ -27,6 +28,8 @@ ERROR_ITEM = "error item"                    # two tokens, then an error
 HANG_AFTER_TOKENS = "hang after tokens"      # two tokens, then waits to be told to stop
 FLOOD = "flood"                              # tokens without end, until told to stop
 ANSWER = "answer"                            # three tokens and a proper end
+STORY = "story"                              # max_tokens tokens that depend on their place alone; see break_at
+SILENT = "silent"                            # starts, says nothing, waits to be told to stop
 
 
 def receive(connection, n):
@@ -48,11 +51,16 @@ def item(data):
 
 
 class FakeWorker:
-    """Registered until close(). `requests` counts what it was sent; `told` the words "kill" and "stop"."""
+    """Registered until close(). `requests` counts what it was sent; `told` the words "kill" and "stop". With
+    `silent_queries` it takes questions for its KV events and never answers them."""
 
-    def __init__(self, kv, behaviour, worker_id=0x1234567):
-        self.behaviour, self.worker_id = behaviour, worker_id
+    def __init__(self, kv, behaviour, worker_id=0x1234567, change_card=lambda card: None,
+                 silent_queries=False):
+        self.silent_queries, self.queries = silent_queries, 0
+        self.behaviour, self.worker_id, self._change_card = behaviour, worker_id, change_card
         self.requests, self.told, self.bodies = 0, [], []
+        # STORY: prompt and output tokens at which a request ends early, or waits; what it does from then on
+        self.break_at, self.wait_at, self.after_break = [], None, None
         self.ended = self.resets = 0  # of streams that were listened to, how their connections ended
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
@@ -69,7 +77,9 @@ class FakeWorker:
         model = next(p for p in folder.iterdir() if p.name.startswith("dynamo%2Fbackend%2Fgenerate%2F"))
         record = json.loads(model.read_text())
         record["instance_id"] = self.worker_id
-        if "transport" in record:
+        if bucket == "mdc":
+            self._change_card(record["card_json"])
+        else:
             record["transport"] = {"tcp": f"127.0.0.1:{self.port}/{self.worker_id:x}/generate"}
         path = folder / re.sub(r"[0-9a-f]+$", f"{self.worker_id:x}", model.name)
         whole = kv / f"whole-{bucket}-{self.worker_id:x}"
@@ -107,6 +117,10 @@ class FakeWorker:
             connection.close()
 
     def _request(self, connection, path, payload):
+        if self.silent_queries and b"worker_kv_indexer_query" in path:
+            self.queries += 1
+            connection.sendall(struct.pack(">I", 0))
+            return
         if not path.endswith(b"/generate"):
             text = b"Unknown endpoint: " + path
             connection.sendall(struct.pack(">I", len(text)) + text)
@@ -114,25 +128,26 @@ class FakeWorker:
         self.requests += 1
         n_header, n_body, _ = struct.unpack(">QQQ", payload[:24])
         control = json.loads(payload[24:24 + n_header])
-        self.bodies.append(json.loads(payload[24 + n_header:24 + n_header + n_body]))
+        body = json.loads(payload[24 + n_header:24 + n_header + n_body])
+        self.bodies.append(body)
         if self.behaviour == NO_ACK:
             return
         text = b"Server overloaded: no" if self.behaviour == ACK_ERROR else b""
         connection.sendall(struct.pack(">I", len(text)) + text)
         if self.behaviour in (ACK_ERROR, NO_CALL_HOME):
             return
-        threading.Thread(target=self._call_home, args=(control,), daemon=True).start()
+        threading.Thread(target=self._call_home, args=(control, body), daemon=True).start()
 
-    def _call_home(self, control):
+    def _call_home(self, control, body):
         info = json.loads(control["connection_info"]["info"])
         host, port = info["address"].rsplit(":", 1)
         with socket.create_connection((host, int(port))) as home:
             try:
-                self._answer(home, info["subject"])
+                self._answer(home, info["subject"], body)
             except OSError:
                 pass
 
-    def _answer(self, home, subject):
+    def _answer(self, home, subject, body):
         does = self.behaviour
         home.sendall(two_part(json.dumps({"subject": subject, "stream_type": "response"}).encode()))
         if does == CLOSE_AT_HOME:
@@ -143,9 +158,18 @@ class FakeWorker:
         home.sendall(two_part(b'{"error":null}'))
         if does == BREAK_BEFORE_TOKEN:
             return
+        if does == SILENT:
+            self._listen_for_word(home)
+            return
+        if does == STORY:
+            self._tell(home, body)
+            return
         if does == GARBAGE:
             home.sendall(two_part(b"", b"\xff\x00 no JSON"))
-        if does not in (NO_ITEMS, GARBAGE):
+        if callable(does):
+            for data in does(body):
+                home.sendall(item(data))
+        elif does not in (NO_ITEMS, GARBAGE):
             for token in (300, 301):
                 home.sendall(item({"token_ids": [token]}))
         if does == BREAK_AFTER_TOKENS:
@@ -164,6 +188,31 @@ class FakeWorker:
             home.sendall(item({"token_ids": [302], "finish_reason": "length"}))
         home.sendall(two_part(b"", b'{"complete_final":true}') + two_part(b'"sentinel"'))
         self._listen_for_word(home)
+
+    def _tell(self, home, body):
+        """Which words follow depends on how many there are before them, as with a real model."""
+        begin = len(body["token_ids"])
+        end = begin + body["stop_conditions"]["max_tokens"]
+        for place in range(begin, end):
+            if self._breaks(place):
+                return
+            if place == self.wait_at:
+                self._listen_for_word(home)
+                return
+            home.sendall(item({"token_ids": [400 + place % 97]}))
+        if self._breaks(end):
+            return
+        home.sendall(item({"token_ids": [], "finish_reason": "length", "completion_usage": {
+            "prompt_tokens": begin, "completion_tokens": end - begin, "total_tokens": end}}))
+        home.sendall(two_part(b"", b'{"complete_final":true}') + two_part(b'"sentinel"'))
+        self._listen_for_word(home)
+
+    def _breaks(self, place):
+        if place not in self.break_at:
+            return False
+        self.break_at.remove(place)
+        self.behaviour = self.after_break or self.behaviour
+        return True
 
     def _listen_for_word(self, home):
         try:

@@ -255,3 +255,9 @@ def test_schema_decides_as_the_reference(shared, api, case):
         kind.create(body=case["object"], namespace="default", dry_run="All", field_validation="Warn")
     assert refused.value.status == case["code"] == 422
     assert said(json.loads(refused.value.body)["message"]) == said(case["message"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples/dgd").glob("*.yaml")), ids=lambda path: path.stem)
+def test_our_own_examples_are_accepted(api, path):
+    answer = api.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", path)
+    assert "dynamographdeployment" in answer.stdout and "Warning" not in answer.stderr, answer

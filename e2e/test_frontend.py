@@ -93,6 +93,14 @@ def test_stop_string_and_max_tokens(stack):
     assert stack.chat(max_tokens=100, max_completion_tokens=3).usage["completion_tokens"] == 3
 
 
+def test_min_tokens_and_ignore_eos(stack):
+    late = stack.chat(stop=[" "], max_tokens=50, min_tokens=12, ignore_eos=False)
+    assert late.json["choices"][0]["finish_reason"] == "stop" and 12 <= late.usage["completion_tokens"] < 50
+    never = stack.chat(stop=[" "], max_tokens=20, ignore_eos=True)
+    assert never.json["choices"][0]["finish_reason"] == "length" and never.usage["completion_tokens"] == 20
+    assert " " in never.text
+
+
 def test_null_members_count_as_absent(stack):
     stack.chat(temperature=None, stop=None, stream=None, nvext=None, tools=None, n=None)
 
@@ -123,6 +131,24 @@ def test_metrics(stack):
         assert stack.metric(f"dynamo_frontend_{name}", model=MODEL) > 0, name
     assert stack.metric("dynamo_frontend_model_context_length", model=MODEL) == CONTEXT
     assert stack.metric("dynamo_frontend_model_kv_cache_block_size", model=MODEL) == 16
+
+
+def test_turns_are_tokenized_once(stack):
+    """What a conversation begins with is known from its last prompt, and counts for the same tokens."""
+    def count(kind):
+        return stack.metric(f"dynamo_frontend_tokenizer_cache_{kind}_total") or 0
+
+    talk = [{"role": "user", "content": "Tell me all that you know of tokenizers. " * 20}]
+    before = {kind: count(kind) for kind in ("hits", "misses", "cached_tokens", "uncached_tokens")}
+    first = stack.chat(messages=talk, max_tokens=2).usage["prompt_tokens"]
+    assert (count("hits"), count("misses")) == (before["hits"], before["misses"] + 1)
+    talk += [{"role": "assistant", "content": "Much."}, {"role": "user", "content": "Go on."}]
+    second = stack.chat(messages=talk, max_tokens=2).usage["prompt_tokens"]
+    assert (count("hits"), count("misses")) == (before["hits"] + 1, before["misses"] + 1)
+    cached, fresh = (count(kind) - before[kind] for kind in ("cached_tokens", "uncached_tokens"))
+    assert cached + fresh == first + second and first - 20 < cached < first
+    assert stack.metric("commutator_tokenizer_cache_reused_bytes_total") > 500
+    assert stack.metric("commutator_tokenizer_cache_bytes") > 500
 
 
 def test_busy_threshold(stack):
@@ -180,7 +206,7 @@ def test_absurd_parameter(stack, key, value):
     assert key in where or key == "nvext" and any(member in where for member in value)
 
 
-@pytest.mark.parametrize("prompt", ["", [], [[]], [-1], [2**32], [1.5], ["a", "b"], [1, "a"], {}, 7, [None], None])
+@pytest.mark.parametrize("prompt", ["", [], [[]], [-1], [2**32], [1.5], ["a", ""], [1, "a"], {}, 7, [None], None])
 def test_absurd_prompt(stack, prompt):
     error_of(stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS)), 400)
 

@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from conftest import ROOT
 from live import (CLAIMS, COMPONENTS, DEPLOYMENTS, EVENTS, IMAGE, SERVICES, Graph, condition, eventually, graph, left_of,
                   mocker, probe, prompt, restarts)
 
@@ -164,3 +165,17 @@ def reachable(made):
         return made.health()
     except OSError:
         return False
+
+
+def test_engines_without_the_dynamo_runtime(platform, namespace):
+    """examples/dgd/stock-mocker.yaml: the operator labels their Service, the frontend finds them by it."""
+    made = platform.apply(namespace, yaml.safe_load((ROOT / "examples/dgd/stock-mocker.yaml").read_text()))
+    made.ready()
+    labels = platform.api.get(SERVICES.format(ns=namespace) + "/stock-mocker-vllmworker")["metadata"]["labels"]
+    assert {key.rpartition("/")[2]: value for key, value in labels.items() if key.startswith("commutator.dev/")} == {
+        "engine": "vllm", "engine-kv-events-port": "5557", "engine-kv-replay-port": "5558", "engine-block-size": "16"}
+    made.serving(2)
+    tokens = list(range(1000, 1320))
+    cached = lambda: made.complete(tokens)["usage"]["prompt_tokens_details"]["cached_tokens"]
+    eventually(lambda: cached() >= 304, "the prompt goes to where it is cached")
+    assert made.metrics().total("commutator_engines", state="up") == 2

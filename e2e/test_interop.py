@@ -8,17 +8,13 @@ import socket
 
 import pytest
 
-from conftest import ROOT, run, unavailable
+from conftest import reference_python
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, until, words
 
 
 @pytest.fixture(scope="session")
 def reference():
-    """Python of an environment with the reference."""
-    made = run(ROOT / "e2e/tools/reference-venv", check=False)
-    if made.returncode != 0:
-        unavailable(f"ai-dynamo 0.9.0 cannot be installed: {made.stderr[-300:]}")
-    return made.stdout.strip()
+    return reference_python()
 
 
 @pytest.fixture
@@ -78,9 +74,7 @@ def test_our_frontend_serves_their_workers(stack, reference):
 
 
 def test_their_frontend_drives_our_workers(stack, reference):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # Its name for the model is the card's; the files are read where the card says.
     stack.mocker(workers=2, blocks=1024)
     front = start_reference(stack, reference, "frontend", "--http-host", "127.0.0.1", "--http-port", port,
@@ -117,3 +111,88 @@ def request(port, path, body):
                        {"content-type": "application/json"})
     response = connection.getresponse()
     return response.status, response.read().decode()
+
+
+# --- prefill and decode workers, of both generations ---
+
+@pytest.fixture(params=["0.9.0", "1.6.1"], scope="session")
+def generation(request):
+    """Starts programs of a release: generation(stack, module, *flags); generation.old for what only 0.9 needs."""
+    python = reference_python(request.param)
+    old = request.param.startswith("0.")
+    store = "--store-kv" if old else "--discovery-backend"
+
+    def start(stack, module, *flags):
+        return stack.start(f"reference-{module}", [python, "-m", f"dynamo.{module}", store, "file",
+                                                   "--request-plane", "tcp", *flags],
+                           HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
+    start.old = old
+    return start
+
+
+@pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "synchronous"])
+def test_our_frontend_serves_their_prefill_and_decode_workers(stack, generation, bootstrap):
+    ports = ("--bootstrap-ports", free_port()) if bootstrap else ()
+    model = ("--model-path", MODEL, "--block-size", "16", "--speedup-ratio", "100")
+    indexer = ("--enable-local-indexer",) if generation.old else ()
+    generation(stack, "mocker", *model, "--is-prefill-worker", *indexer, *ports)
+    decode = generation(stack, "mocker", *model, "--is-decode-worker")
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    until("both are found", lambda: stack.workers() == 1 and stack.workers("prefill") == 1, 60)
+    stack.ready(1)
+    ids = [1000 + i for i in range(320)]
+    ask = lambda: stack.request("POST", COMPLETIONS, stack.body(ids, COMPLETIONS, max_tokens=7, ignore_eos=True))
+    way = "bootstrap" if bootstrap else "synchronous"
+
+    def handed_over():
+        before = prefills(stack)
+        answer = ask()
+        return answer.status == 200 and answer.usage["completion_tokens"] == 7 and {
+            **before, way: before.get(way, 0) + 1} == prefills(stack)
+    # A worker registers a moment before its engine is there, and panics until then; one that prefills
+    # is not listening yet, and the decode worker computes the prompt meanwhile.
+    until("a prompt is handed over and nothing else happens to it", handed_over, 30)
+    # Asked again each time: a prefill that is sent in the background may still have met its panic.
+    until("its prefill worker's events fill our index", lambda: ask().status == 200 and stack.metric(
+        "commutator_router_index_blocks", model=MODEL, worker_type="prefill") >= 20)
+    assert decode.alive()
+
+
+@pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "synchronous"])
+def test_their_frontend_drives_our_prefill_and_decode_workers(stack, generation, bootstrap):
+    ports = ("--bootstrap-ports", "0") if bootstrap else ()
+    prefill = stack.mocker("--is-prefill-worker", *ports)
+    decode = stack.mocker("--is-decode-worker")
+    port = free_port()
+    front = generation(stack, "frontend", "--http-host", "127.0.0.1", "--http-port", port, "--event-plane", "nats",
+                       "--router-mode", "kv", "--enforce-disagg")
+    prompt = {"model": MODEL, "prompt": [1000 + i for i in range(320)], "max_tokens": 7, "ignore_eos": True,
+              "nvext": {"annotations": ["query_instance_id"], "extra_fields": ["worker_id"]}}
+
+    def served():
+        try:
+            return request(port, COMPLETIONS, prompt)[0] == 200
+        except OSError:
+            assert front.alive(), front.log()[-2000:]
+            return False
+    until("their frontend serves it", served, 60)
+    status, text = request(port, COMPLETIONS, {**prompt, "stream": True})
+    assert status == 200 and text.endswith("data: [DONE]\n\n"), text
+    ids = json.loads(next(line for line in text.splitlines() if '"worker_id"' in line)[6:])["nvext"]["worker_id"]
+    registered = lambda worker: int(re.search(r"worker registered worker_id=(\d+)", worker.log()).group(1))
+    assert ids["prefill_worker_id"] == registered(prefill) and ids["decode_worker_id"] == registered(decode)
+    if generation.old:  # our prefill worker's events reach its index
+        until("its router has seen our events", lambda: request(port, COMPLETIONS, prompt)[0] == 200
+              and "with 20 cached blocks" in front.log(), 30)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def prefills(stack):
+    """Requests by the way their prompts were computed."""
+    return {dict(labels)["path"]: value for (name, labels), value in stack.metrics().items()
+            if name == "commutator_router_prefills_total"}

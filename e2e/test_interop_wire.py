@@ -1,29 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our frontend with unmodified workers of the reference, and its unmodified frontend with ours.
 
-Needs environments with the published packages: 0.9.0 named by DYNAMO_PYTHON, 1.4.2 by DYNAMO_PYTHON_1X.
-
-    python3 -m venv V; V/bin/pip install --no-deps ai-dynamo==0.9.0 ai-dynamo-runtime==0.9.0
-    V/bin/pip install uvloop pydantic numpy kubernetes
-    # 1.4.2 besides: transformers aiohttp msgspec prometheus-client pyzmq zstandard
-    DYNAMO_PYTHON=V/bin/python ... pytest e2e/test_interop_wire.py
+Each in its own words on the wire: neither is told that the other is of another make.
 """
 
 import json
-import os
 import re
 import shutil
 import socket
 
 import pytest
 
-from conftest import program
+from conftest import program, reference_python
 from stack import MODEL, MODEL_PATH, Stack, until
 
-# Version: variable that names its Python, flags of both its programs, flags of its mocker.
+# Version: flags of both its programs, flags of its mocker.
 PEERS = {
-    "0.9.0": ("DYNAMO_PYTHON", ["--store-kv", "file"], ["--enable-local-indexer"]),
-    "1.4.2": ("DYNAMO_PYTHON_1X", ["--discovery-backend", "file"], ["--event-plane", "nats"]),
+    "0.9.0": (["--store-kv", "file"], ["--enable-local-indexer"]),
+    "1.6.1": (["--discovery-backend", "file"], ["--event-plane", "nats"]),
 }
 
 
@@ -55,10 +49,7 @@ class Mixed(Stack):
 
 @pytest.fixture(params=PEERS)
 def stack(tmp_path, request):
-    variable, flags, mocker_flags = PEERS[request.param]
-    if not os.environ.get(variable):
-        pytest.skip(f"{variable} names no environment with ai-dynamo {request.param}")
-    with Mixed(tmp_path, os.environ[variable], flags, mocker_flags) as stack:
+    with Mixed(tmp_path, reference_python(request.param), *PEERS[request.param]) as stack:
         stack.start_nats("-js", "-sd", tmp_path / "jetstream")  # the release's clients want JetStream
         yield stack
 

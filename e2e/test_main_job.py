@@ -45,6 +45,11 @@ def test_becomes_ready_and_answers(job):
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks[:-2])
 
 
+def test_every_pass_succeeds(job):
+    """The operator writes in an order that an API server accepts from an account with few rights."""
+    assert [event["message"] for event in job.events("ReconcileError")] == []
+
+
 def test_pods_need_no_rights(job):
     """The graph demands a read-only root and a user that is not root of all its pods."""
     for pod in job.pods():

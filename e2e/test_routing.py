@@ -196,6 +196,67 @@ def test_temperature_spreads(stack):
     assert len(counts) == WORKERS and min(counts.values()) >= 3, counts
 
 
+@pytest.mark.parametrize("mode", ["least-loaded", "power_of_two"])
+def test_modes_that_count_requests(eventless, mode):
+    """Alone, every worker is as free as the others; under load, none is left out."""
+    stack = eventless.up("--router-mode", mode, workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    load(stack, clients=2 * WORKERS)
+    counts = collections.Counter(worker for _, _, worker, _ in routed(stack))
+    assert set(counts) == set(stack.instances()), counts
+    assert stack.decisions() == {mode.replace("_", "-"): 60}
+
+
+def test_direct_goes_where_the_request_says(eventless):
+    stack = eventless.up("--router-mode", "direct", workers=WORKERS, DYN_LOG=ROUTED_LOG)
+    for worker in stack.instances():
+        assert worker_of(stack, stack.chat(headers={"x-worker-instance-id": str(worker)})) == worker
+    lost = stack.request("POST", CHAT, stack.body("x"))
+    assert lost.status == 400 and "x-worker-instance-id" in lost.json["error"]["message"]
+    missing = stack.request("POST", CHAT, stack.body("x", nvext={"backend_instance_id": 999}))
+    assert missing.status == 500 and "instance_id=999 not found" in missing.json["error"]["message"]
+
+
+def test_load_aware_is_kv_without_caches(eventless):
+    stack = eventless.up("--load-aware", workers=2, DYN_LOG=ROUTED_LOG)
+    for _ in range(6):
+        stack.chat("always the same prompt " + words(300), max_tokens=1)
+    assert stack.decisions() == {"kv": 6}
+    assert {overlap for *_, overlap in routed(stack)} == {0}
+
+
+# --- policies of mode kv ---
+
+# What a Formula line of each policy computes from its numbers, in their order.
+FORMULAS = {
+    "dynamo": lambda weight, prefill, decode: weight * prefill + decode,
+    "dynamo-1.x": lambda scale, prefill, decode, requests: scale * prefill + decode + requests,
+    "marginal": lambda slow, queued, new, one, stall, running, slot, pile:
+        slow * (queued + new * (one + stall * running)) + slot + pile,
+}
+
+
+def test_policies_flip_live_and_their_lines_compute(stack):
+    routing = stack.folder / "routing"
+    routing.write_text("DYN_ROUTER_MODE=kv\n")
+    stack.up("--routing-file", routing, workers=WORKERS)
+    until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
+    for generation, policy in enumerate(["marginal", "dynamo-1.x", "dynamo"], 2):
+        fresh = stack.folder / "routing.new"
+        fresh.write_text(f"DYN_ROUTER_MODE=kv\nDYN_ROUTER_POLICY={policy}\n"
+                         "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT=0.5\n")
+        fresh.rename(routing)
+        until("it is in force", lambda: stack.metric("commutator_routing_generation") == generation)
+        before = len(stack.front.log())
+        load(stack, seed=generation)
+        lines = re.findall(r"Formula for .*cached blocks: ([\d.]+) = .* = ([^=(]*(?:\([^a-z=]*)?)",
+                           stack.front.log()[before:])
+        assert len(lines) == 60 * WORKERS
+        for logit, terms in lines:
+            numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", terms)]
+            assert FORMULAS[policy](*numbers) == pytest.approx(float(logit), rel=1e-6, abs=0.002), (logit, terms)
+        assert sum(float(logit) > 0 for logit, _ in lines) == len(lines)
+
+
 # --- limits and pins ---
 
 def test_busy_workers_refuse(eventless):
@@ -214,6 +275,20 @@ def test_busy_workers_refuse(eventless):
     slow.join()
 
 
+def test_a_silent_request_stops_counting(eventless):
+    """The safety net: its worker computes for longer than the expiry; the answer still comes."""
+    stack = eventless.up("--router-mode", "kv", speedup=0.008, DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS="0.5")
+    answers = []
+    slow = threading.Thread(target=lambda: answers.append(stack.chat(words(400), max_tokens=1)))
+    slow.start()
+    active = lambda: stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0
+    until("the prompt is being computed", lambda: active() > 100)
+    until("it has expired", lambda: stack.metric("commutator_router_bookings_expired", model=MODEL) == 1)
+    assert active() == 0 and not answers
+    slow.join()
+    assert answers[0].usage["completion_tokens"] == 1
+
+
 def test_pins(stack):
     stack.up("--router-mode", "kv", workers=WORKERS, DYN_LOG=ROUTED_LOG)
     for worker in stack.instances():
@@ -225,6 +300,19 @@ def test_pins(stack):
     stack.chat(headers={"x-worker-instance-id": "nonsense"})
     missing = stack.request("POST", CHAT, stack.body("x", nvext={"backend_instance_id": 999}))
     assert missing.status == 500 and "instance_id=999 not found" in missing.json["error"]["message"]
+
+
+def test_a_session_stays_with_its_worker(eventless):
+    stack = eventless.up("--router-session-affinity-ttl-secs", "60", workers=3, DYN_LOG=ROUTED_LOG)
+    session = {"X-Dynamo-Session-ID": "a"}
+    ask = lambda headers: worker_of(stack, stack.request("POST", CHAT, stack.body("hello", CHAT), headers))
+    assert len({ask({}) for _ in range(3)}) == 3, "without a session it is round-robin"
+    answer = stack.request("POST", CHAT, stack.body("hello", CHAT), session)
+    home = worker_of(stack, answer)
+    assert {ask(session) for _ in range(5)} == {home}
+    assert len({ask({}) for _ in range(3)}) == 3
+    told = stack.request("GET", f"/explain/{request_id(stack.request('POST', CHAT, stack.body('x', CHAT), session))}")
+    assert json.dumps(told.json).count('"session"') == 2
 
 
 def test_flags_win_over_environment(eventless):
@@ -315,7 +403,7 @@ def test_flips_under_load(stack, capsys):
     before = clients.after(200)
     pid, took, after = stack.front.pid, [], []
     for n in range(50):
-        mode = ("round-robin", "random", "kv")[n % 3] if n < 49 else "kv"
+        mode = ("round-robin", "least-loaded", "random", "power-of-two", "kv")[n % 5]
         took.append(flip(stack, mode))
         if mode == "kv":
             after.append(clients.after(100))
@@ -332,7 +420,7 @@ def test_flips_under_load(stack, capsys):
     assert took[-1] < 1
     assert stack.front.pid == pid and stack.front.alive()
     assert stack.metric("commutator_routing_changes_total") == 51
-    assert set(stack.decisions()) == {"kv", "round-robin", "random"}
+    assert set(stack.decisions()) == {"kv", "round-robin", "least-loaded", "random", "power-of-two"}
     assert sum(stack.decisions().values()) == len(clients.rates)
 
 
@@ -440,6 +528,33 @@ def test_nats_killed_and_back_under_load(stack):
     assert other.stop() == 0
 
 
+def test_a_worker_without_events_is_predicted(stack):
+    """Nothing tells what it caches: the router says so, and guesses, for this worker alone."""
+    stack.up("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    heard = stack.instances()[0]
+    stack.mocker("--no-kv-events", "--no-enable-local-indexer")
+    stack.ready(2)
+    silent = next(worker for worker in stack.instances() if worker != heard)
+    fallback = lambda worker: stack.metric("commutator_router_event_fallback", worker_id=str(worker))
+    ids = lambda seed: [2000 + 30 * seed + i % 30 for i in range(320)]
+    ask = lambda worker, seed: stack.request("POST", COMPLETIONS, stack.body(
+        ids(seed), COMPLETIONS, max_tokens=2, **({"nvext": {"backend_instance_id": worker}} if worker else {})))
+    for seed in range(10):
+        assert ask(silent, seed).status == ask(heard, 100 + seed).status == 200
+    assert fallback(silent) == fallback(heard) == 0 and stack.get("/health").json["notes"] == []
+    until("it is noticed", lambda: fallback(silent) == 1, 30)
+    assert fallback(heard) == 0
+    (note,) = stack.get("/health").json["notes"]
+    assert re.fullmatch(rf"no KV events from worker {silent} rank 0 for \d+ s although 10 prompts were routed: "
+                        r"is event publishing enabled in the engine\?", note)
+    assert stack.front.log().count("no KV events from worker") == 1
+    for seed in range(10):
+        answer = ask(None, seed)
+        assert worker_of(stack, answer) == silent
+        assert decision_for(stack, answer).selected["cached"] == 20
+    assert stack.metric("commutator_router_event_confidence", worker_id=str(silent)) == 1
+
+
 def publish(stack, *messages):
     """Publishes raw payloads over the NATS text protocol."""
     with socket.create_connection(("127.0.0.1", stack.nats_port), timeout=10) as connection:
@@ -452,6 +567,51 @@ def publish(stack, *messages):
             part = connection.recv(65536)
             assert part, received
             received += part
+
+
+def msgpack(value):
+    """As little of MessagePack as an event needs."""
+    if value is None:
+        return b"\xc0"
+    if isinstance(value, int):
+        return b"\xcf" + value.to_bytes(8, "big")
+    if isinstance(value, str):
+        return b"\xd9" + bytes([len(value)]) + value.encode()
+    if isinstance(value, bytes):
+        return b"\xc5" + len(value).to_bytes(2, "big") + value
+    if isinstance(value, list):
+        return b"\xdc" + len(value).to_bytes(2, "big") + b"".join(map(msgpack, value))
+    return b"\xde" + len(value).to_bytes(2, "big") + b"".join(msgpack(part) for item in value.items() for part in item)
+
+
+def publish_event(stack, worker, event_id, data):
+    event = {"worker_id": worker, "event": {"event_id": event_id, "data": data, "dp_rank": 0}}
+    envelope = {"publisher_id": worker, "sequence": 0, "published_at": int(time.time() * 1000) + 1,
+                "topic": "kv-events", "payload": msgpack(event)}
+    publish(stack, ("namespace.dynamo.component.backend.kv-events", msgpack(envelope)))
+
+
+def test_false_events_are_put_right_by_the_worker(stack):
+    """Events that jump, follow nothing or fall back to 0 make the router ask; the worker's answer is what counts."""
+    stack.up("--router-mode", "kv")
+    stack.chat(words(400))
+    known = until("events have arrived", lambda: index_blocks(stack))
+    (worker,) = stack.instances()
+    problems = lambda kind: stack.metric("commutator_router_kv_event_problems_total", problem=kind)
+    recovered = lambda **labels: stack.metric("commutator_router_kv_recoveries_total", **labels) or 0
+    block = lambda parent: {"stored": {"parent_hash": parent, "blocks": [{"block_hash": 77, "tokens_hash": 78}]}}
+
+    dumps = recovered(kind="dump", outcome="dump")
+    publish_event(stack, worker, 1000, block(None))
+    until("the gap is asked for", lambda: recovered(kind="range", outcome="too_new") == 1)
+    until("and what the worker holds", lambda: recovered(kind="dump", outcome="dump") == dumps + 1)
+    assert problems("gap") == 1 and index_blocks(stack) == known
+
+    publish_event(stack, worker, 0, "cleared")
+    until("it looks like a restart", lambda: problems("restart") == 1)
+    stack.chat(words(300, 7))
+    until("the truth is back", lambda: index_blocks(stack) >= known + 10)
+    load(stack, requests=20)
 
 
 def test_garbage_on_the_event_plane(stack):
@@ -467,7 +627,7 @@ def test_garbage_on_the_event_plane(stack):
                  b"\x85\xacpublisher_id\x01\xa8sequence\x03\xacpublished_at\x01\xa5topic\xa9kv-events\xa7payload\xc4\x01\xc1"):
         garbage += [(topic, text) for topic in topics]
     publish(stack, *garbage)
-    until("it is counted", lambda: stack.metric("commutator_router_kv_event_problems_total", problem="bad") >= 1500)
+    until("it is counted", lambda: stack.metric("commutator_router_kv_events_filtered_total", reason="bad") >= 1500)
     said = [line for line in stack.front.log().splitlines() if "cannot be read" in line]
     assert 1 <= len(said) <= 30, "a flood of bad events must not flood the log"
     assert index_blocks(stack) == known

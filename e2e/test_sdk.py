@@ -97,3 +97,63 @@ def test_closing_a_stream_cancels_it(stack):
         stream.close()
         until("nothing runs for it", lambda: not stack.loads(), 5)
     assert stack.metric("dynamo_frontend_disconnected_clients") == 1
+
+
+def test_several_choices(stack):
+    """Prompts times n, each a request of its own to the workers, in the order of prompts."""
+    with client_of(stack.up("--router-mode", "kv", workers=2)) as client:
+        answer = client.chat.completions.create(**hello(n=3, temperature=1))
+        assert [choice.index for choice in answer.choices] == [0, 1, 2]
+        assert all(choice.message.content.strip() and choice.finish_reason == "length" for choice in answer.choices)
+        one = client.chat.completions.create(**hello())
+        assert answer.usage.prompt_tokens == one.usage.prompt_tokens and answer.usage.completion_tokens == 36
+
+        text = client.completions.create(model=MODEL, prompt=["Once upon", [300, 301, 302]], n=2, max_tokens=5, temperature=1)
+        assert [choice.index for choice in text.choices] == [0, 1, 2, 3] and all(choice.text for choice in text.choices)
+        assert text.usage.completion_tokens == 20 and text.usage.prompt_tokens > 3
+
+        chunks = list(client.completions.create(model=MODEL, prompt=["a", "b"], n=2, max_tokens=5, stream=True, temperature=1,
+                                                stream_options={"include_usage": True}))
+        assert len({chunk.id for chunk in chunks}) == 1 and chunks[-1].usage.completion_tokens == 20
+        choices = [choice for chunk in chunks for choice in chunk.choices]
+        assert sorted(choice.index for choice in choices if choice.finish_reason) == [0, 1, 2, 3]
+        assert all("".join(c.text for c in choices if c.index == i) for i in range(4))
+        chunks = list(client.chat.completions.create(**hello(n=2, temperature=1, stream=True)))
+        assert {choice.index for chunk in chunks for choice in chunk.choices} == {0, 1}
+    assert sum(stack.decisions().values()) >= 3 + 1 + 4 + 4 + 2
+
+
+@pytest.mark.parametrize("change", [{"n": 0}, {"n": 129}, {"n": 2, "temperature": 0}])
+def test_choices_that_cannot_be(stack, change):
+    with client_of(stack.up()) as client, pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(**hello(**change))
+
+
+def test_one_bad_choice_fails_the_answer(stack):
+    """A prompt that does not fit: nothing of the others is left running."""
+    with client_of(stack.up("--router-mode", "kv", speedup=1)) as client:
+        for stream in (False, True):
+            with pytest.raises(openai.BadRequestError) as raised:
+                client.completions.create(model=MODEL, prompt=["a", [300] * 40000, "b"], max_tokens=500, stream=stream)
+            assert "context length" in str(raised.value)
+        until("nothing runs for it", lambda: not stack.loads(), 5)
+
+
+def test_leaving_several_choices_cancels_them(stack):
+    with client_of(stack.up("--router-mode", "kv", speedup=1)) as client:
+        stream = client.chat.completions.create(**hello(stream=True, n=4, temperature=1, max_tokens=5000))
+        next(stream)
+        assert stack.loads()
+        stream.close()
+        until("nothing runs for it", lambda: not stack.loads(), 5)
+    assert stack.metric("dynamo_frontend_disconnected_clients") == 1
+
+
+def test_a_lost_worker_fails_several_choices(stack):
+    with client_of(stack.up("--migration-limit", "0", speedup=1)) as client:
+        stream = client.chat.completions.create(**hello(stream=True, n=3, temperature=1, max_tokens=1000))
+        next(stream)
+        stack.worker.kill()
+        with pytest.raises(openai.APIError):
+            for chunk in stream:
+                pass

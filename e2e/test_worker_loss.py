@@ -66,6 +66,7 @@ def test_killed_before_the_first_token(stack, stream):
     assert len(tried) == 2 and tried[0] == busy[0] and tried[1] != busy[0]
     assert stack.metric("dynamo_frontend_requests_total", status="success") == 1
     assert stack.metric("commutator_router_retries_total", model=MODEL) == 1
+    assert stack.metric("dynamo_frontend_model_migration_total", model=MODEL, migration_type="new_request") == 1
     if stream:
         assert answer.events[-1] == (None, "[DONE]") and answer.events.count((None, "[DONE]")) == 1
 
@@ -148,6 +149,20 @@ def test_rolling_restart_under_load(stack):
     for thread in threads:
         thread.join()
     assert not failures, failures[:3]
+
+
+# --- one item, one chunk ---
+
+def test_the_last_word_and_the_end_are_one_chunk(stack):
+    """vLLM says both in one item, of which the reference makes one chunk; mockers say them one after the other."""
+    stack.up("--router-mode", "direct")
+    fake = FakeWorker(stack.kv, fake_worker.ANSWER)
+    until("both are known", lambda: stack.workers() == 2)
+    answer = stack.chat(headers={"x-worker-instance-id": str(fake.worker_id)}, stream=True)
+    choices = [choice for chunk in answer.chunks for choice in chunk["choices"]]
+    assert [choice.get("finish_reason") for choice in choices] == [None, None, "length"]
+    assert all(choice["delta"]["content"] for choice in choices)
+    fake.close()
 
 
 # --- misbehaviour ---
@@ -293,6 +308,19 @@ def test_stop_string_ends_the_engine_too(stack):
 
 
 # --- many ---
+
+def test_descriptors_are_no_limit(tmp_path):
+    """A soft limit of 128 descriptors, of which 100 streams take 200 in either program, is raised."""
+    class Few(Stack):
+        def start(self, name, command, **env):
+            return super().start(name, ["sh", "-c", 'ulimit -Sn 128 && exec "$@"', "sh", *command], **env)
+    with Few(tmp_path, events=False) as stack:
+        stack.up("--router-mode", "kv", speedup=1)
+        streams = [stack.stream(str(i), max_tokens=100, ignore_eos=True) for i in range(100)]
+        assert all(stream.status == 200 and json.loads(next(stream.events)[1]) for stream in streams)
+        for stream in streams:
+            stream.close()
+
 
 def test_a_thousand_streams(stack, capsys):
     """A thousand at once end as they should; what they cost is printed, not judged."""

@@ -20,12 +20,16 @@ venv: $(VENV_STAMP)
 check-charts: $(VENV_STAMP) $(BIN)/dynamo-operator ## CRDs and charts against an API server
 	$(Q)$(PYTEST) -q -m 'not cluster' e2e/test_crds.py e2e/test_charts.py
 
-# Frontend and workers as processes on loopback: no root, no cluster, four minutes.
+# Frontend and workers as processes on loopback: no root, no cluster, eight minutes.
 .PHONY: check-serving reference-venv
-check-serving: $(VENV_STAMP) all reference-venv ## frontend, routing, worker loss, SDK and interop on loopback
-	$(Q)$(PYTEST) -q $(addprefix e2e/test_,frontend.py routing.py worker_loss.py sdk.py interop.py)
+check-serving: $(VENV_STAMP) all reference-venv ## frontend, routing, explanations, worker loss, SDK and interop on loopback
+	$(Q)$(PYTEST) -q $(addprefix e2e/test_,frontend.py routing.py queue.py replicas.py explain.py worker_loss.py sdk.py \
+	    disagg.py router_service.py warm_restart.py migration.py combinations.py index_service.py select_service.py \
+	    slot_service.py interop.py policy_interop.py events.py stock_engine.py bridge.py)
 
 # Made before the tests enter the cluster's network, where no registry is reachable.
+REFERENCES := 0.9.0 1.4.2 1.6.1
 reference-venv:
-	$(call say,VENV,ai-dynamo 0.9.0)e2e/tools/reference-venv >/dev/null || echo 'no ai-dynamo here: its tests are left out'
+	$(call say,VENV,ai-dynamo $(REFERENCES)){ for v in $(REFERENCES); do e2e/tools/reference-venv $$v || exit 1; done; } >/dev/null || \
+	    echo 'no ai-dynamo here: its tests are left out'
 e2e: reference-venv

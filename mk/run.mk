@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a user runs: packages, the demo, its small brother, and all tests.
 
-APT_PACKAGES := gcc clang clang-format clang-tidy make pkg-config libclang-rt-14-dev libuv1-dev \
+APT_PACKAGES := gcc g++ clang clang-format clang-tidy make pkg-config libclang-rt-14-dev libuv1-dev \
                 libcurl4-openssl-dev libcjson-dev libyaml-dev libssl-dev libxxhash-dev libpcre2-dev \
-                libmsgpack-dev libnats-dev libcmocka-dev python3 python3-venv jq curl \
+                libmsgpack-dev libnats-dev libzmq3-dev libcmocka-dev python3 python3-venv jq curl \
                 ca-certificates busybox-static binutils shellcheck
 
 .PHONY: deps demo try e2e test

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the frontend costs: CPU time per request and per streamed token, memory.
+"""What the frontend costs beside the reference's newest, in one run: CPU per request, memory, time to
+first token.
 
 usage: BUILD=build build/venv/bin/python e2e/bench/frontend_bench.py
 
 One mocker process with four workers that answer at once (speed-up 1000, blocks of 16 tokens), file
-discovery, KV events over NATS, mode kv. A closed loop of keep-alive connections streams chat
-completions whose prompts all differ. Only the frontend's own CPU time counts, so that the client on
-the same cores does not matter. The best of three rounds is told, as it was for the peer, whose
-figures were recorded on a machine of this kind with the same load. One JSON object a line.
+discovery, KV events over NATS; before it our frontend and ai-dynamo 1.6.1's, both in mode kv, theirs with
+its fastest tokenizer. A closed loop of keep-alive connections streams chat completions whose prompts all
+differ. Only the frontend's own CPU time counts, so that the client on the same cores does not matter. The
+two take turns; the best of three rounds is told. The time to first token that a frontend adds is its
+median over that of a direct connection to a worker, one request at a time, by clients that acknowledge at
+once and by those that the kernel lets wait. One JSON object a line.
 """
 
 import asyncio
@@ -16,22 +19,59 @@ import json
 import pathlib
 import random
 import re
+import socket
+import statistics
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from stack import CHAT, ROOT, Stack  # noqa: E402
+import plane_caller  # noqa: E402
+from conftest import reference_python  # noqa: E402
+from stack import CHAT, MODEL, MODEL_PATH, ROOT, Stack, until  # noqa: E402
 
-PEER = "dynamo-frontend 0.9.0 (recorded)"
+RELEASE = "1.6.1"
 ROUNDS = 3
+ASKS = 60  # of a median
 
 
-def tell(name, value, unit, peer=None):
-    case = {"name": name, "value": round(value, 4), "unit": unit, "better": "lower"}
-    if peer:
-        case.update(peer=PEER, ratio=round(peer / value, 3))
-    print(json.dumps(case), flush=True)
+def tell(name, unit, value, **more):
+    print(json.dumps({"name": name, "value": round(value, 4), "unit": unit, "better": "lower", **more}), flush=True)
+
+
+def tell_pair(name, unit, pair):
+    """Of our frontend and theirs."""
+    tell(name, unit, pair[0], peer=f"dynamo-frontend {RELEASE} ({pair[1]:.4g})", ratio=round(pair[1] / pair[0], 3))
+
+
+class Frontend:
+    def __init__(self, process, port):
+        self.process, self.port = process, port
+
+
+def theirs(stack):
+    """Their frontend on the same workers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = stack.start("reference-frontend", [
+        reference_python(RELEASE), "-m", "dynamo.frontend", "--discovery-backend", "file", "--request-plane", "tcp",
+        "--event-plane", "nats", "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv",
+        "--tokenizer", "fastokens"], HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
+    made = Frontend(process, port)
+    until("their frontend serves", lambda: asks(made), 60)
+    return made
+
+
+def asks(frontend):
+    with socket.socket() as sock:
+        if sock.connect_ex(("127.0.0.1", frontend.port)) != 0:
+            return False
+        body = json.dumps({"model": MODEL, "prompt": "Hello", "max_tokens": 1}).encode()
+        sock.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+                     b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        return sock.recv(12) == b"HTTP/1.1 200"
 
 
 class Prompts:
@@ -75,31 +115,80 @@ async def closed_loop(port, requests, connections, output):
     await asyncio.gather(*(client() for _ in range(connections)))
 
 
-def cpu_per_request(stack, prompts, tokens, output, requests, connections):
-    """CPU seconds of the frontend for one request, at best."""
-    best = None
+def cpu_per_request(frontends, prompts, tokens, output, requests, connections):
+    """CPU milliseconds of each frontend for one request, at best."""
+    best = [float("inf")] * len(frontends)
     for _ in range(ROUNDS):
-        asyncio.run(closed_loop(stack.port, [prompts.request(tokens, output) for _ in range(connections * 2)],
-                                connections, output))
-        batch = [prompts.request(tokens, output) for _ in range(requests)]
-        before = stack.front.cpu_seconds()
-        asyncio.run(closed_loop(stack.port, batch, connections, output))
-        spent = (stack.front.cpu_seconds() - before) / requests
-        best = spent if best is None else min(best, spent)
+        for i, frontend in enumerate(frontends):
+            def run(n):
+                batch = [prompts.request(tokens, output) for _ in range(n)]
+                before = frontend.process.cpu_seconds()
+                asyncio.run(closed_loop(frontend.port, batch, connections, output))
+                return (frontend.process.cpu_seconds() - before) / n * 1e3
+            run(connections * 2)
+            best[i] = min(best[i], run(requests))
     return best
+
+
+def first_tokens(frontend, prompts, tokens, quick):
+    """Median milliseconds to the first event with a token, on one connection."""
+    times = []
+    with socket.create_connection(("127.0.0.1", frontend.port)) as sock:
+        for i in range(ASKS):
+            request = prompts.request(tokens, 2)
+            sock.sendall(request)
+            began, got, first = time.perf_counter(), b"", None
+            while not got.endswith(b"\r\n0\r\n\r\n"):
+                if quick:
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                got += sock.recv(1 << 16)
+                if first is None and b"\ndata: " in got:
+                    first = time.perf_counter() - began
+            times.append(first)
+    return statistics.median(times[5:]) * 1e3
+
+
+def direct_first_tokens(stack, tokens):
+    """The same of a worker that is asked over a connection which stays, as a frontend does."""
+    address, path = plane_caller.address_of(stack.kv, "dynamo", "backend", "generate")[0][1].split("/", 1)
+    host, port = address.rsplit(":", 1)
+    draw, times = random.Random(2), []
+    with socket.create_server(("127.0.0.1", 0)) as home, socket.create_connection((host, int(port))) as worker:
+        where = f"127.0.0.1:{home.getsockname()[1]}"
+        for i in range(ASKS):
+            body = {"model": MODEL, "token_ids": [draw.randrange(300, 30000) for _ in range(tokens)],
+                    "stop_conditions": {"max_tokens": 2, "ignore_eos": True}, "sampling_options": {},
+                    "output_options": {}, "eos_token_ids": [], "annotations": []}
+            frame = plane_caller.frame(path.encode(), plane_caller.control(str(i), where), body)
+            began = time.perf_counter()
+            worker.sendall(frame)
+            stream = plane_caller.items(plane_caller.take(home, str(i)))
+            next(stream)
+            times.append(time.perf_counter() - began)
+            for _ in stream:
+                pass
+            plane_caller.receive(worker, 4)
+    return statistics.median(times[5:]) * 1e3
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder, Stack(pathlib.Path(folder)) as stack:
+        # The reference names a model by the path that it is given.
+        (pathlib.Path(folder) / MODEL).symlink_to(MODEL_PATH)
         stack.up("--router-mode", "kv", workers=4, blocks=16384, speedup=1000)
-        tell("frontend.rss_mb_idle", stack.front.rss_mb(), "MB", 110)
+        pair = Frontend(stack.front, stack.port), theirs(stack)
+        tell_pair("frontend.rss_idle", "MB", [each.process.rss_mb() for each in pair])
         prompts = Prompts(stack)
-        short = cpu_per_request(stack, prompts, 100, 100, requests=500, connections=16)
-        tell("frontend.cpu_100_100", short * 1e3, "ms/request", 3.09)
-        tell("frontend.cpu_4000_100", cpu_per_request(stack, prompts, 4000, 100, 200, 8) * 1e3, "ms/request", 9.20)
-        long = cpu_per_request(stack, prompts, 100, 1100, requests=50, connections=16)
-        tell("sse.cpu_us_per_token", (long - short) / 1000 * 1e6, "us")
-        tell("frontend.rss_mb_loaded", stack.front.rss_mb(), "MB", 168)
+        short = cpu_per_request(pair, prompts, 100, 100, 500, 16)
+        tell_pair("frontend.cpu_100_100", "ms/request", short)
+        tell_pair("frontend.cpu_4k_100", "ms/request", cpu_per_request(pair, prompts, 4000, 100, 200, 8))
+        tell_pair("frontend.cpu_16k_10", "ms/request", cpu_per_request(pair, prompts, 16000, 10, 60, 4))
+        long = cpu_per_request(pair[:1], prompts, 100, 1100, 50, 16)
+        tell("sse.cpu_us_per_token", "us", long[0] - short[0])
+        tell_pair("frontend.rss", "MB", [each.process.rss_mb() for each in pair])
+        direct = direct_first_tokens(stack, 4000)
+        for name, quick in (("frontend.added_ttft_ms_4k", True), ("frontend.added_ttft_ms_4k_default_ack", False)):
+            tell_pair(name, "ms", [first_tokens(each, prompts, 4000, quick) - direct for each in pair])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BASE = ["arena", "buf", "err", "json_pull", "json_put", "json_tree", "mem", "str"]
+BASE = ["arena", "blake3", "buf", "digest", "err", "json_pull", "json_put", "json_tree", "mem", "str"]
 
 
 class Str(c.Structure):
@@ -33,6 +33,14 @@ class Tm(c.Structure):
         ("gmtoff", c.c_long), ("zone", c.c_char_p)]
 
 
+class Context(c.Structure):
+    _fields_ = [("vars", c.c_void_p), ("over", c.c_void_p), ("now", c.POINTER(Tm)), ("steps", c.c_uint64)]
+
+
+class Files(c.Structure):
+    _fields_ = [("tokenizer", Str), ("config", Str), ("tokenizer_config", Str)]
+
+
 class Detok(c.Structure):
     _fields_ = [("opaque", c.c_uint64 * 64)]  # larger than struct detok
 
@@ -42,10 +50,10 @@ def build(folder):
     sources = [ROOT / "lib/base" / f"{name}.c" for name in BASE]
     sources += sorted(p for p in (ROOT / "router/token").glob("*.c")
                       if not p.stem.endswith(("_test", "_fuzz", "_bench")))
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libcjson", "libpcre2-8"], check=True,
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libcjson", "libpcre2-8", "libcrypto"], check=True,
                            capture_output=True, text=True).stdout
     out = pathlib.Path(folder) / "token.so"
-    subprocess.run([os.environ.get("CC", "gcc"), "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{ROOT}",
+    subprocess.run([*shlex.split(os.environ.get("CC", "gcc")), "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{ROOT}",
                     "-D_GNU_SOURCE", *map(str, sources), *shlex.split(flags), "-lm", "-o", str(out)],
                    check=True)
     return Library(c.CDLL(str(out)))
@@ -57,6 +65,9 @@ class Library:
         ptr = c.c_void_p
         for name, result, args in [
             ("tokenizer_load", c.c_int, [c.POINTER(ptr), Str, c.POINTER(Err)]),
+            ("tokenizer_load_files", c.c_int, [c.POINTER(ptr), c.POINTER(Files), c.POINTER(Err)]),
+            ("prompt_cache_new", ptr, [ptr, c.c_size_t, c.c_uint64]),
+            ("prompt_cache_encode", c.c_int, [ptr, ptr, Str, c.POINTER(Ids), c.POINTER(c.c_size_t * 2), c.POINTER(Err)]),
             ("tokenizer_scratch_new", ptr, [ptr]),
             ("tokenizer_encode", c.c_int, [ptr, ptr, Str, c.POINTER(Ids), c.POINTER(Err)]),
             ("tokenizer_decode", None, [ptr, c.POINTER(c.c_uint32), c.c_size_t, c.c_bool, c.POINTER(Buf)]),
@@ -67,9 +78,9 @@ class Library:
             ("detok_done", None, [c.POINTER(Detok)]),
             ("json_parse", c.c_int, [c.POINTER(ptr), Str, c.POINTER(Err)]),
             ("json_free", ptr, [ptr]),
-            ("template_parse", c.c_int, [c.POINTER(ptr), Str, c.POINTER(Err)]),
+            ("template_parse", c.c_int, [c.POINTER(ptr), Str, c.c_int, c.POINTER(Err)]),
             ("template_free", ptr, [ptr]),
-            ("template_render", c.c_int, [ptr, ptr, ptr, c.POINTER(Tm), c.POINTER(Buf), c.POINTER(Err)]),
+            ("template_render", c.c_int, [ptr, c.POINTER(Context), c.POINTER(Buf), c.POINTER(Err)]),
         ]:
             function = getattr(dll, name)
             function.restype, function.argtypes = result, args
@@ -86,10 +97,11 @@ def check(r, e):
 
 
 class Tokenizer:
-    def __init__(self, lib, text):
+    def __init__(self, lib, text, config=None, tokenizer_config=None):
         self.lib, self.dll, self.t, e = lib, lib.dll, c.c_void_p(), Err()
-        data = text.encode()
-        check(self.dll.tokenizer_load(c.byref(self.t), Str(data, len(data)), c.byref(e)), e)
+        parts = [text if isinstance(text, bytes) else text.encode(), *(json.dumps(part or {}).encode() for part in (config, tokenizer_config))]
+        files = Files(*(Str(part, len(part)) for part in parts))
+        check(self.dll.tokenizer_load_files(c.byref(self.t), c.byref(files), c.byref(e)), e)
         self.scratch = self.dll.tokenizer_scratch_new(self.t)
 
     def encode(self, text):
@@ -99,6 +111,16 @@ class Tokenizer:
         out = ids.ptr[:ids.len]
         self.dll.token_ids_done(c.byref(ids))
         return out
+
+    def encode_cached(self, text, max_bytes=1 << 16):
+        """Through a cache of recent prompts: ids, and how many of them came from it."""
+        self.cache = getattr(self, "cache", None) or self.dll.prompt_cache_new(self.t, max_bytes, 1)
+        ids, e, data, reuse = Ids(), Err(), text.encode(), (c.c_size_t * 2)()
+        check(self.dll.prompt_cache_encode(self.cache, self.scratch, Str(data, len(data)), c.byref(ids),
+                                           c.byref(reuse), c.byref(e)), e)
+        out = ids.ptr[:ids.len]
+        self.dll.token_ids_done(c.byref(ids))
+        return out, reuse[1]
 
     def decode(self, ids, skip_special):
         out = Buf()
@@ -119,17 +141,21 @@ class Tokenizer:
 
 
 class Template:
-    def __init__(self, lib, source):
+    def __init__(self, lib, source, old=False):
+        """As `transformers` renders it, or (old) as the reference's frontend 0.9.0 does."""
         self.lib, self.dll, self.t, e = lib, lib.dll, c.c_void_p(), Err()
         data = source.encode()
-        check(self.dll.template_parse(c.byref(self.t), Str(data, len(data)), c.byref(e)), e)
+        check(self.dll.template_parse(c.byref(self.t), Str(data, len(data)), int(old), c.byref(e)), e)
+
+    def __del__(self):
+        self.dll.template_free(self.t)
 
     def render(self, variables, now):
         data, v, out, e = json.dumps(variables).encode(), c.c_void_p(), Buf(), Err()
         check(self.dll.json_parse(c.byref(v), Str(data, len(data)), c.byref(e)), e)
         tm = Tm(now.second, now.minute, now.hour, now.day, now.month - 1, now.year - 1900,
                 now.isoweekday() % 7, now.timetuple().tm_yday - 1, 0)
-        r = self.dll.template_render(self.t, v, None, c.byref(tm), c.byref(out), c.byref(e))
+        r = self.dll.template_render(self.t, c.byref(Context(v, None, c.pointer(tm), 0)), c.byref(out), c.byref(e))
         self.dll.json_free(v)
         check(r, e)
         return self.lib.take(out)

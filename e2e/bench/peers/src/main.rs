@@ -2,15 +2,18 @@
 //! The published crates under the workload of router/kv/kv_bench.c, for e2e/bench/index_bench.py.
 //!
 //!     index_peer hash                             4,096 tokens to local and sequence hashes
-//!     index_peer radix|compressed TRACE WORKERS   one event thread
+//!     index_peer radix TRACE WORKERS
+//!     index_peer compressed TRACE WORKERS [THREADS]
 //!
 //! Prints one JSON object. Each id of a trace stands for 32 blocks; request i goes to worker
 //! i mod WORKERS, which stores what it does not hold yet in one event; then every prompt is looked
 //! up; then all blocks are removed, newest request and deepest block first. Every phase is counted
-//! to completion, and making events is not counted.
+//! to completion, and making events is not counted. The concurrent tree is looked up once more while
+//! another thread stores and removes the blocks of one more worker without a pause.
 use std::collections::HashSet;
 use std::fs;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use dynamo_kv_router::indexer::{SyncIndexer, ThreadPoolIndexer};
@@ -145,39 +148,71 @@ where
     took
 }
 
-fn replay(variant: &str, trace: &str, workers: u64) {
+/// Looks every prompt up; returns the sum of the scores of the trace's workers.
+fn look_up(requests: &[Request], workers: u64, took: &mut Vec<u64>, find: impl Fn(Vec<LocalBlockHash>) -> OverlapScores) -> u64 {
+    let mut sum = 0;
+    for rq in requests {
+        let local = prompt(rq).local;
+        let start = Instant::now();
+        let found = find(local);
+        took.push(start.elapsed().as_nanos() as u64);
+        sum += found.scores.iter().filter(|(w, _)| w.worker_id < workers).map(|(_, s)| *s as u64).sum::<u64>();
+        black_box(found);
+    }
+    sum
+}
+
+/// The same with a thread that writes what nobody asks for.
+fn look_up_busily(rt: &tokio::runtime::Runtime, pool: &ThreadPoolIndexer<ConcurrentRadixTreeCompressed>, requests: &[Request], workers: u64, took: &mut Vec<u64>) -> u64 {
+    let stop = AtomicBool::new(false);
+    let more: Vec<Request> = requests.iter().map(|rq| Request { ids: rq.ids.clone(), worker: workers, held: 0 }).collect();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for rq in more.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                pool.enqueue_event(stored(rq, 0)).unwrap();
+                pool.enqueue_event(removed(rq, 0)).unwrap();
+                rt.block_on(pool.flush_and_wait()).unwrap();
+            }
+        });
+        let sum = look_up(requests, workers, took, |local| pool.backend().find_matches(&local, false));
+        stop.store(true, Ordering::Relaxed);
+        sum
+    })
+}
+
+fn replay(variant: &str, trace: &str, workers: u64, threads: usize) {
     let rt = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let _entered = rt.enter();
     let requests = read_trace(trace, workers);
     let n_blocks: usize = requests.iter().map(|rq| rq.ids.len() * ID_BLOCKS as usize - rq.held).sum();
     let mut index = match variant {
         "radix" => Index::Radix(Box::new(RadixTree::new())),
-        "compressed" => Index::Compressed(ThreadPoolIndexer::new(ConcurrentRadixTreeCompressed::new(), 1, 16)),
+        "compressed" => Index::Compressed(ThreadPoolIndexer::new(ConcurrentRadixTreeCompressed::new(), threads, 16)),
         other => panic!("no variant {other}"),
     };
     let rss_start = rss_bytes();
     let apply_ns = apply_all(&rt, &mut index, requests.iter(), stored);
     let rss_full = rss_bytes();
-    let (mut took, mut score_sum) = (Vec::with_capacity(requests.len()), 0u64);
-    for rq in &requests {
-        let local = prompt(rq).local;
-        let start = Instant::now();
-        let found = index.find(local);
-        took.push(start.elapsed().as_nanos() as u64);
-        score_sum += found.scores.values().map(|s| *s as u64).sum::<u64>();
-        black_box(found);
+    let (mut took, mut busy) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+    let score_sum = look_up(&requests, workers, &mut took, |local| index.find(local));
+    if let Index::Compressed(pool) = &index {
+        assert_eq!(score_sum, look_up_busily(&rt, pool, &requests, workers, &mut busy));
+    } else {
+        busy = took.clone(); // nobody can write meanwhile
     }
     let remove_ns = apply_all(&rt, &mut index, requests.iter().rev(), removed);
     let rss_end = rss_bytes();
     let per_s = |ns: u64| n_blocks as f64 / (ns as f64 / 1e9);
     println!(
         "{{\"blocks\":{n_blocks},\"lookups\":{},\"score_sum\":{score_sum},\"apply_per_cpu_s\":{},\"remove_per_cpu_s\":{},\
-         \"lookup_p50_us\":{},\"lookup_p99_us\":{},\"rss_start\":{rss_start},\"rss_full\":{rss_full},\"rss_end\":{rss_end}}}",
+         \"lookup_p50_us\":{},\"lookup_p99_us\":{},\"busy_p50_us\":{},\"busy_p99_us\":{},\"rss_start\":{rss_start},\"rss_full\":{rss_full},\"rss_end\":{rss_end}}}",
         requests.len(),
         per_s(apply_ns),
         per_s(remove_ns),
         percentile(&mut took, 0.5),
         percentile(&mut took, 0.99),
+        percentile(&mut busy, 0.5),
+        percentile(&mut busy, 0.99),
     );
 }
 
@@ -203,7 +238,8 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["hash"] => hash(),
-        [variant, trace, workers] => replay(variant, trace, workers.parse().unwrap()),
+        [variant, trace, workers] => replay(variant, trace, workers.parse().unwrap(), 1),
+        [variant, trace, workers, threads] => replay(variant, trace, workers.parse().unwrap(), threads.parse().unwrap()),
         _ => panic!("see the head of main.rs"),
     }
     std::process::exit(0); // the pool's threads need not be joined

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine's KV event publisher, as vLLM has it: PUB with a sequence number, ROUTER for replay."""
+
+import threading
+import time
+
+import msgspec
+import zmq
+
+END = (-1).to_bytes(8, "big", signed=True)
+
+
+class Engine:
+    """Publishes events until close(). Hashes are the caller's, blocks have `block_size` tokens."""
+
+    def __init__(self, block_size=4, replay=False, endpoint="tcp://127.0.0.1:*", rank=None):
+        self.block_size, self.rank, self.sequence, self.log = block_size, rank, 0, []
+        self._context = zmq.Context()
+        self._pub = self._context.socket(zmq.XPUB)
+        self._pub.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self._pub.setsockopt(zmq.LINGER, 0)
+        self._pub.bind(endpoint)
+        self.endpoint = self._pub.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.replay_endpoint, self.replays, self._closing = None, [], False
+        if replay:
+            self._router = self._context.socket(zmq.ROUTER)
+            self._router.setsockopt(zmq.LINGER, 0)
+            self._router.bind("tcp://127.0.0.1:*")
+            self.replay_endpoint = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+            self._thread = threading.Thread(target=self._serve_replay, daemon=True)
+            self._thread.start()
+
+    def wait_for_subscribers(self, n=1, seconds=10):
+        """What is published before a subscriber is there is lost, as with every PUB socket."""
+        for _ in range(n):
+            assert self._pub.poll(seconds * 1000), "nobody subscribed"
+            self._pub.recv()
+
+    def publish(self, *events, rank=None, lost=False):
+        """One batch; a lost one is in the replay buffer only."""
+        payload = msgspec.msgpack.encode([time.time(), events, self.rank if rank is None else rank])
+        self.log.append((self.sequence, payload))
+        if not lost:
+            self._pub.send_multipart([b"kv-events", self.sequence.to_bytes(8, "big"), payload])
+        self.sequence += 1
+
+    def stored(self, hashes, tokens, parent=None, medium="GPU", **more):
+        self.publish(["BlockStored", hashes, parent, tokens, self.block_size, None, medium], **more)
+
+    def removed(self, hashes, medium="GPU", **more):
+        self.publish(["BlockRemoved", hashes, medium], **more)
+
+    def cleared(self, **more):
+        self.publish(["AllBlocksCleared"], **more)
+
+    def _serve_replay(self):
+        while not self._closing:
+            if not self._router.poll(50):
+                continue
+            peer, empty, start = self._router.recv_multipart()
+            first = int.from_bytes(start, "big")
+            self.replays.append(first)
+            for sequence, payload in list(self.log):
+                if sequence >= first:
+                    self._router.send_multipart([peer, empty, sequence.to_bytes(8, "big"), payload])
+            self._router.send_multipart([peer, empty, END, b""])
+
+    def close(self):
+        self._closing = True
+        if self.replay_endpoint:
+            self._thread.join()
+            self._router.close()
+        self._pub.close()
+        self._context.term()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

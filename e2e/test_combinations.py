@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every discovery x request plane x event plane of the released generations, with their unmodified programs.
+
+In each combination four kinds of programs run side by side: their frontend and ours, and behind both of
+them their mocker and two of ours, one for each frontend, alike to the seed. The same requests go to
+both frontends. Behind their mocker, whose words are random, answers must be of the same shape: chunks,
+keys, finish reasons, usage. Behind ours they must be the same to the letter.
+"""
+
+import http.client
+import json
+import re
+import socket
+from itertools import zip_longest
+
+import pytest
+
+from conftest import program, reference_python
+from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, sse, until
+from test_discovery_etcd import EtcdStack
+
+BLOCK = 16
+PLANES = {"0.9.0": ["tcp", "nats", "http"], "1.6.1": ["tcp", "nats"]}
+# Of 0.9.0 "jetstream" is what a worker without the local indexer does; later ones have no such mode.
+EVENTS = {"0.9.0": ["nats", "zmq", "jetstream"], "1.6.1": ["nats", "zmq"]}
+STACKS = {"file": Stack, "etcd": EtcdStack}
+# All of them with the file store; with etcd every other one, so that each pair of choices occurs.
+COMBINATIONS = [(version, discovery, plane, events) for version in PLANES for discovery in STACKS
+                for i, plane in enumerate(PLANES[version]) for j, events in enumerate(EVENTS[version])
+                if discovery == "file" or (i + j) % 2 == 0]
+IDS = [1000 + i for i in range(20 * BLOCK)]
+USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+HELLO = [{"role": "user", "content": "Hello there"}]
+REQUESTS = [
+    (CHAT, {"messages": HELLO, "max_tokens": 7, "ignore_eos": True}),
+    (CHAT, {"messages": HELLO, "max_tokens": 7, "ignore_eos": True, **USAGE}),
+    (CHAT, {"messages": HELLO, "max_tokens": 3, "ignore_eos": True, "stream": True}),
+    (COMPLETIONS, {"prompt": IDS, "max_tokens": 5, "ignore_eos": True}),
+    (COMPLETIONS, {"prompt": IDS, "max_tokens": 5, "ignore_eos": True, **USAGE}),
+    (COMPLETIONS, {"prompt": "Once upon a time", "max_tokens": 1, "ignore_eos": True, "stream": True}),
+]
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Reference:
+    """Programs of a release, on one combination of planes."""
+
+    def __init__(self, stack, version, discovery, plane, events):
+        self.stack, self.python, self.old = stack, reference_python(version), version.startswith("0.")
+        self.discovery, self.plane, self.events = discovery, plane, events
+        self.bus = "nats" if events == "jetstream" else events
+
+    def start(self, module, *flags):
+        store = "--store-kv" if self.old else "--discovery-backend"
+        return self.stack.start(f"reference-{module}", [self.python, "-m", f"dynamo.{module}", store, self.discovery,
+                                                        "--request-plane", self.plane, *flags],
+                                HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", DYN_EVENT_PLANE=self.bus,
+                                DYN_HTTP_RPC_HOST="127.0.0.1", DYN_HTTP_RPC_PORT=free_port(),
+                                DYN_LOG="info,dynamo_kv_router=debug", DYN_SDK_DISABLE_ANSI_LOGGING="1")
+
+    def mocker(self):
+        indexer = ("--enable-local-indexer",) if self.old and self.events != "jetstream" else ()
+        return self.start("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--speedup-ratio", 50, *indexer)
+
+    def frontend(self):
+        port = free_port()
+        return Front(self.start("frontend", "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv"), port)
+
+
+def our_mocker(stack, name, reference):
+    return stack.start(f"our-{name}", [
+        program("dynamo-mocker"), "--model-path", MODEL_PATH, "--model-name", name, "--endpoint",
+        f"dyn://dynamo.{name}.generate", "--block-size", BLOCK, "--num-gpu-blocks-override", 1024, "--speedup-ratio", 50,
+        "--seed", 7, *(("--no-enable-local-indexer",) if reference.events == "jetstream" else ()),
+        *(() if reference.old else ("--publish-as", "endpoint"))],
+        DYN_REQUEST_PLANE=reference.plane, DYN_EVENT_PLANE=reference.bus, DYN_HTTP_RPC_PORT=0)
+
+
+class Front:
+    """One of the two frontends."""
+
+    def __init__(self, process, port):
+        self.process, self.port = process, port
+
+    def ask(self, path, body):
+        """(status, document), or (status, events) of a stream."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        finally:
+            connection.close()
+        if answer.status != 200:
+            return answer.status, text
+        if not body.get("stream"):
+            return 200, json.loads(text)
+        return 200, [data if data == "[DONE]" else json.loads(data) for event, data in sse(text.splitlines(keepends=True))]
+
+    def models(self):
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            connection.request("GET", "/v1/models")
+            return [model["id"] for model in json.loads(connection.getresponse().read())["data"]]
+        except OSError:
+            assert self.process.alive(), self.process.log()[-2000:]
+            return []
+
+    def serves(self, model):
+        try:
+            return self.ask(COMPLETIONS, {"model": model, "prompt": [7], "max_tokens": 1})[0] == 200
+        except OSError:
+            assert self.process.alive(), self.process.log()[-2000:]
+            return False
+
+
+def serve(front, *models):
+    for model in models:
+        until(f"{front.process.name} serves {model}", lambda: front.serves(model), 60)
+
+
+class Shape:
+    """An answer without what differs from one request to the next; @words: with what the model said; @old: to the
+    last key. Else without the keys that say nothing, which differ between the generations (ours are those of
+    0.9.0): null ones, and the role, which 1.6 sends with the first chunk only."""
+
+    def __init__(self, words, old):
+        self.words, self.old = words, old
+        self.dropped = ("id", "created", "model") if old else ("id", "created", "model", "role")
+
+    def of(self, value, key=None):
+        if isinstance(value, dict):
+            return {k: self.of(v, k) for k, v in sorted(value.items())
+                    if k not in self.dropped and (self.old or v is not None)}
+        if isinstance(value, (list, tuple)):
+            return [self.of(v, key) for v in value]
+        return "words" if not self.words and key in ("content", "text") and isinstance(value, str) else value
+
+
+def cached(front, worker, blocks):
+    """Whether the router of a reference frontend finds all of a prompt but the last token in the cache. One of 1.x
+    names no blocks: of so many to compute and as many active the former are spared."""
+    assert front.ask(COMPLETIONS, {"model": "ours-b", "prompt": IDS, "max_tokens": 1})[0] == 200
+    log = front.process.log()
+    return (f"Formula for worker_id={worker} dp_rank=0 with {blocks} cached blocks" in log
+            or re.search(rf"Selected worker .*worker_id={worker}\b.* logit={blocks}(\.0)?\b", log))
+
+
+def check_same(ours, our_model, theirs, their_model, shape):
+    for path, body in REQUESTS:
+        if our_model == their_model:  # what the worker has cached is not to differ between the two
+            ours.ask(path, {**body, "model": our_model})
+        mine, want = (shape.of(front.ask(path, {**body, "model": model}))
+                      for front, model in ((ours, our_model), (theirs, their_model)))
+        if mine != want:  # pytest's own comparison gets lost in these
+            pytest.fail(f"{path} {str(body)[:200]}\n{first_difference(mine, want)}")
+
+
+def first_difference(mine, want):
+    lines = zip_longest(*(json.dumps(one, indent=1, sort_keys=True).splitlines() for one in (mine, want)))
+    return next(f"line {n}: ours {a}, theirs {b}" for n, (a, b) in enumerate(lines) if a != b)
+
+
+@pytest.mark.parametrize("version,discovery,plane,events", COMBINATIONS, ids=["-".join(c) for c in COMBINATIONS])
+def test_combination(tmp_path, version, discovery, plane, events):
+    with STACKS[discovery](tmp_path) as stack:
+        (tmp_path / MODEL).symlink_to(MODEL_PATH)  # the reference names a model by the path that it is given
+        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        theirs = Reference(stack, version, discovery, plane, events)
+        their_worker = theirs.mocker()
+        _, our_worker = (our_mocker(stack, name, theirs) for name in ("ours-a", "ours-b"))
+        stack.frontend("--router-mode", "kv", DYN_EVENT_PLANE=theirs.bus, DYN_REQUEST_PLANE=plane)
+        ours = Front(stack.front, stack.port)
+        serve(ours, MODEL, "ours-a")
+        # Theirs last: that of 0.9.0 reads a file the moment that it appears, and a mocker of its may still be writing.
+        reference = theirs.frontend()
+        serve(reference, MODEL, "ours-b")
+        assert their_worker.alive()
+
+        # Their worker, behind both; and of ours one behind each, as the seed gives each the same words.
+        check_same(ours, MODEL, reference, MODEL, Shape(words=False, old=theirs.old))
+        check_same(ours, "ours-a", reference, "ours-b", Shape(words=True, old=theirs.old))
+
+        # KV events: of their worker in our index, and of ours in theirs, also in that of a router that starts late
+        # and has nothing but what our worker answers.
+        until("their events fill our index", lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= 20)
+        worker = re.search(r"worker registered worker_id=(\d+)", our_worker.log()).group(1)
+        until("our events fill their index", lambda: cached(reference, worker, 20), 30)
+        if not theirs.old:
+            late = theirs.frontend()
+            until("it serves our worker", lambda: "ours-b" in late.models(), 60)
+            until("it has asked for what was before", lambda: cached(late, worker, 20), 30)

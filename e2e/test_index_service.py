@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dynamo-router index: answers, recovery and errors, and the same answers as the reference's indexer."""
+
+import json
+import random
+import socket
+
+import pytest
+
+from conftest import program, reference_python
+from engine_publisher import Engine
+from stack import Stack, parse_metrics, until
+
+BLOCK = 4
+REFERENCES = ("1.6.1",)
+
+
+class Service:
+    """One HTTP service of ours or of the reference."""
+
+    def __init__(self, stack, process, port):
+        self.stack, self.process, self.port = stack, process, port
+
+    def call(self, method, path, body=None, status=200):
+        """The answer's JSON; a body that is no text is sent as JSON."""
+        self.stack.port = self.port
+        answer = self.stack.request(method, path, body)
+        assert answer.status == status, (method, path, body, answer.status, answer.body)
+        return json.loads(answer.body) if answer.body[:1] in (b"{", b"[") else answer.body.decode()
+
+    def get(self, path, status=200):
+        return self.call("GET", path, status=status)
+
+    def post(self, path, body, status=200):
+        return self.call("POST", path, body, status)
+
+    def metric(self, name, **labels):
+        want = set(labels.items())
+        return sum(value for (series, have), value in parse_metrics(self.get("/metrics")).items()
+                   if series == name and want <= set(have))
+
+    def register(self, worker, engine, model="m", **more):
+        body = {"instance_id": worker, "endpoint": engine.endpoint, "model_name": model, "block_size": BLOCK, **more}
+        if engine.replay_endpoint:
+            body["replay_endpoint"] = engine.replay_endpoint
+        assert self.post("/register", body, 201) == {"status": "ok"}
+        engine.wait_for_subscribers()
+
+    def scores(self, tokens, model="m", **more):
+        return self.post("/query", {"token_ids": tokens, "model_name": model, **more})["scores"]
+
+
+def serve(stack, command, *flags, **env):
+    process = stack.start(command, [program("dynamo-router"), command, "--host", "127.0.0.1", "--port", 0, *flags],
+                          **env)
+    return Service(stack, process, int(process.wait_log(r"serving\b.*?\bport=(\d+)").group(1)))
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with Stack(tmp_path, events=False) as stack:
+        yield stack
+        for process in stack.processes:
+            if process.name in ("index", "select") and process.alive():
+                assert process.stop() == 0
+                assert "ERROR" not in process.log()
+        stack.port = None
+
+
+@pytest.fixture
+def service(stack):
+    return serve(stack, "index")
+
+
+@pytest.fixture
+def engines():
+    with Engine() as one, Engine() as two:
+        yield one, two
+
+
+def tokens(blocks, start=0):
+    return list(range(start, start + blocks * BLOCK))
+
+
+def test_tells_who_holds_how_much(service, engines):
+    one, two = engines
+    service.register(1, one)
+    service.register(2, two)
+    one.stored([101, 102, 103], tokens(3))
+    two.stored([-5], tokens(1))  # engines call blocks what they like
+    until("both are indexed", lambda: service.scores(tokens(4)) == {"1": {"0": 12}, "2": {"0": 4}})
+    answer = service.post("/query", {"token_ids": tokens(2) + [99], "model_name": "m"})
+    assert answer == {"scores": {"1": {"0": 8}, "2": {"0": 4}}, "frequencies": [], "instances": {
+        "1": {"longest_matched": 8, "gpu": 8, "dp": {"0": 8}, "cpu": 8, "disk": 8},
+        "2": {"longest_matched": 4, "gpu": 4, "dp": {"0": 4}, "cpu": 4, "disk": 4}}}
+    assert service.scores(tokens(4), lora_name="a") == {} and service.scores(tokens(4), cache_salt="a") == {}
+
+    one.removed([103])
+    until("the block is gone", lambda: service.scores(tokens(4))["1"] == {"0": 8})
+    one.cleared()
+    until("all are gone", lambda: service.scores(tokens(4)) == {"2": {"0": 4}})
+    assert service.metric("dynamo_kvrouter_kv_cache_events_applied", event_type="stored", status="ok") == 2
+
+
+def test_local_hashes_do_as_well_as_tokens(service, engines):
+    service.register(1, engines[0])
+    engines[0].stored([7], tokens(1))
+    until("it is indexed", lambda: service.scores(tokens(1)))
+    # XXH3 of tokens 0..3 with seed 1337 (router.md 1.9), unsigned and as signed languages print it.
+    for block in (9143094415614847814, 9143094415614847814 - 2**64 if 9143094415614847814 >= 2**63 else
+                  9143094415614847814):
+        answer = service.post("/query_by_hash", {"block_hashes": [block], "model_name": "m"})
+        assert answer["scores"] == {"1": {"0": 4}}
+    service.post("/query_by_hash", {"block_hashes": [1], "model_name": "m", "cache_salt": "x"}, 400)
+
+
+def test_ranks_models_and_groups_are_apart(service, engines):
+    one, two = engines
+    service.register(1, one, routing_group="a")
+    service.register(1, two, routing_group="b", dp_rank=2)
+    one.stored([1], tokens(1))
+    two.stored([1, 2], tokens(2))
+    two.stored([9], tokens(1, 400), rank=5)  # what a batch says of its rank wins
+    until("group b", lambda: service.scores(tokens(2), routing_group="b") == {"1": {"2": 8}})
+    until("group a", lambda: service.scores(tokens(2), routing_group="a") == {"1": {"0": 4}})
+    assert service.scores(tokens(1, 400), routing_group="b") == {"1": {"5": 4}}
+    service.post("/query", {"token_ids": tokens(1), "model_name": "m"}, 404)
+    workers = service.get("/workers?model_name=m&routing_group=b")
+    assert [(w["instance_id"], w["endpoints"]) for w in workers] == [(1, {"2": two.endpoint})]
+    assert workers[0]["listeners"]["2"]["status"] == "active" and workers[0]["block_size"] == BLOCK
+    assert len(service.get("/workers")) == 2 and service.get("/workers?model_name=x") == []
+
+    service.post("/unregister", {"instance_id": 1, "model_name": "m", "routing_group": "b", "dp_rank": 7}, 404)
+    service.post("/unregister", {"instance_id": 1, "model_name": "m", "routing_group": "b", "dp_rank": 2})
+    service.post("/query", {"token_ids": tokens(1), "model_name": "m", "routing_group": "b"}, 404)
+    assert service.scores(tokens(1), routing_group="a") == {"1": {"0": 4}}
+
+
+def test_what_was_missed_is_replayed(service):
+    with Engine(replay=True) as engine:
+        engine.stored([1], tokens(1))  # before anybody listened
+        service.register(1, engine)
+        until("what was before", lambda: service.scores(tokens(9)) == {"1": {"0": 4}})
+        engine.stored([2], tokens(1, 4), parent=1, lost=True)
+        engine.stored([3], tokens(1, 8), parent=2, lost=True)
+        engine.stored([4], tokens(1, 12), parent=3)
+        until("the gap is filled, in order", lambda: service.scores(tokens(9)) == {"1": {"0": 16}})
+        assert len(engine.replays) == 2  # at the start, and for the gap
+    assert service.metric("dynamo_kvrouter_kv_cache_events_applied", status="parent_block_not_found") == 0
+
+
+def test_a_gap_without_replay_is_told_and_survived(service, engines):
+    service.register(1, engines[0])
+    engines[0].stored([1], tokens(1))
+    engines[0].stored([2], tokens(1, 4), parent=1, lost=True)
+    engines[0].stored([3], tokens(1, 8), parent=2)
+    service.process.wait_log("events are missing")
+    until("the orphan is counted", lambda: service.metric("dynamo_kvrouter_kv_cache_events_applied",
+                                                          status="parent_block_not_found") == 1)
+    assert service.scores(tokens(3)) == {"1": {"0": 4}}
+
+
+def test_an_engine_that_restarts_holds_nothing(service):
+    with Engine() as engine:
+        where = engine.endpoint
+        service.register(1, engine)
+        engine.stored([1, 2], tokens(2))
+        engine.stored([3], tokens(1, 100))
+        until("both", lambda: service.scores(tokens(2)) and service.scores(tokens(1, 100)))
+    with Engine(endpoint=where) as engine:
+        engine.wait_for_subscribers()
+        engine.stored([9], tokens(1, 200))
+        until("the new block", lambda: service.scores(tokens(1, 200)) == {"1": {"0": 4}})
+        assert service.scores(tokens(2)) == {} and service.scores(tokens(1, 100)) == {}
+
+
+def test_a_new_service_learns_from_a_peer(stack, service, engines):
+    service.register(1, engines[0])
+    engines[0].stored([1, 2], tokens(2))
+    engines[0].stored([3], tokens(1, 40), parent=1, rank=3)
+    engines[0].stored([4], tokens(1, 40), parent=2)
+    until("it is indexed", lambda: service.scores(tokens(2)))
+    with socket.create_server(("127.0.0.1", 0)) as nobody:  # takes connections, says nothing that is HTTP
+        dead = nobody.getsockname()[1]
+    other = serve(stack, "index", "--peers", f"http://127.0.0.1:{dead},http://127.0.0.1:{service.port}/")
+    assert other.get("/peers") == [f"http://127.0.0.1:{dead}", f"http://127.0.0.1:{service.port}"]
+    until("the dump is applied", lambda: other.get("/dump") != {})
+    assert other.scores(tokens(2)) == {"1": {"0": 8}} == service.scores(tokens(2))
+    assert other.scores(tokens(2) + tokens(1, 40)) == {"1": {"0": 12}}
+    assert json.dumps(other.get("/dump")) == json.dumps(service.get("/dump"))
+    other.post("/register_peer", {"url": "http://127.0.0.1:1"}, 201)
+    other.post("/register_peer", {"url": "ftp://x"}, 400)
+    other.post("/deregister_peer", {"url": "http://127.0.0.1:1"})
+    other.post("/deregister_peer", {"url": "http://127.0.0.1:1"}, 404)
+
+
+def test_workers_from_the_command_line(stack, engines):
+    one, two = engines
+    service = serve(stack, "index", "--block-size", BLOCK, "--workers", f"1={one.endpoint},2:3={two.endpoint}")
+    one.wait_for_subscribers()
+    two.wait_for_subscribers()
+    two.stored([1], tokens(1))
+    until("it is indexed", lambda: service.scores(tokens(1), model="default") == {"2": {"3": 4}})
+    assert service.metric("dynamo_kvindexer_workers") == 2 and service.metric("dynamo_kvindexer_models") == 1
+    assert service.metric("dynamo_kvindexer_listeners", status="active") == 2
+
+
+@pytest.mark.parametrize("flags, why", [
+    (["--workers", "1=tcp://127.0.0.1:1"], "needs --block-size"),
+    (["--block-size", "4", "--workers", "x=tcp://127.0.0.1:1"], "'x=tcp://127.0.0.1:1' is not"),
+    (["--block-size", "4", "--workers", "1=nonsense"], "missing scheme"),
+    (["--peers", "nonsense"], "no http:// URL"),
+])
+def test_bad_options_are_named(stack, flags, why):
+    process = stack.start("bad", [program("dynamo-router"), "index", "--port", 0, *flags])
+    assert process.popen.wait(10) == 1 and why in process.log()
+
+
+REGISTER = {"instance_id": 7, "endpoint": "tcp://127.0.0.1:15557", "model_name": "m", "block_size": BLOCK}
+# (method, path, body, status): what the reference answers, in this order.
+ERRORS = [
+    ("POST", "/query", {"token_ids": [1], "model_name": "m"}, 404),
+    ("POST", "/query", {"token_ids": "x"}, 422),
+    ("POST", "/query", "{bad", 400),
+    ("POST", "/register", REGISTER, 201),
+    ("POST", "/register", REGISTER, 409),
+    ("POST", "/register", {**REGISTER, "instance_id": 8, "block_size": 8}, 409),
+    ("POST", "/register", {**REGISTER, "instance_id": 8, "endpoint": "bad"}, 400),
+    ("POST", "/register", {"instance_id": 9, "endpoint": "tcp://127.0.0.1:1", "model_name": "m"}, 422),
+    ("POST", "/query", {"token_ids": [], "model_name": "m"}, 200),
+    ("POST", "/query", {"token_ids": [1, 2, 3, 4], "model_name": "m"}, 200),
+    ("POST", "/query_by_hash", {"block_hashes": [-1], "model_name": "m"}, 200),
+    ("POST", "/query_by_hash", {"block_hashes": [1], "model_name": "m", "cache_salt": "a"}, 400),
+    ("POST", "/unregister", {"instance_id": 99, "model_name": "m"}, 404),
+    ("POST", "/unregister", {"instance_id": 7, "model_name": "m"}, 200),
+    ("POST", "/unregister", {"instance_id": 7, "model_name": "m"}, 404),
+    ("POST", "/register_peer", {"peer": "http://127.0.0.1:1"}, 422),
+    ("POST", "/register_peer", {"url": "http://127.0.0.1:1"}, 201),
+    ("POST", "/deregister_peer", {"url": "http://127.0.0.1:1"}, 200),
+    ("POST", "/deregister_peer", {"url": "http://127.0.0.1:1"}, 404),
+    ("POST", "/reopen_logs", None, 200),
+    ("GET", "/health", None, 200),
+    ("GET", "/nope", None, 404),
+    ("PUT", "/query", {}, 405),
+]
+
+
+def test_statuses(service):
+    for method, path, body, status in ERRORS:
+        service.call(method, path, body, status)
+    service.call("POST", "/query", json.dumps({"token_ids": [1] * 3_000_000, "model_name": "m"}), 413)
+    assert service.metric("dynamo_kvindexer_errors_total", endpoint="/register", status_class="4xx") == 4
+    assert service.metric("dynamo_kvindexer_requests_total", endpoint="/query", method="POST") == 5
+
+
+# --- against the reference ---
+
+@pytest.fixture(params=REFERENCES)
+def reference(stack, request):
+    python = reference_python(request.param)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = stack.start("reference", [python, "-m", "dynamo.indexer", "--port", port])
+    process.wait_log("HTTP server listening", 60)
+    return Service(stack, process, port)
+
+
+def test_the_reference_answers_with_the_same_statuses(reference):
+    for method, path, body, status in ERRORS:
+        reference.stack.port = reference.port
+        answer = reference.stack.request(method, path, body)
+        assert answer.status == status, (method, path, body, answer.status, answer.body)
+
+
+def test_the_reference_scores_the_same(service, reference):
+    """Three engines with shared prefixes, hashes of content as real engines have them, random events."""
+    rng = random.Random(20)
+    with Engine() as one, Engine() as two, Engine() as three:
+        engines = (one, two, three)
+        for worker, engine in enumerate(engines):
+            for who in (service, reference):
+                who.register(worker, engine)
+        prompts = [tokens(4, 1000 * rng.randrange(4)) + tokens(8, 10_000 * n) for n in range(12)]
+        held = [set() for _ in engines]
+        for _ in range(300):
+            n, prompt = rng.randrange(3), rng.choice(prompts)
+            names = [hash(tuple(prompt[:end])) for end in range(BLOCK, len(prompt) + 1, BLOCK)]
+            have = next((i for i, name in enumerate(names) if name not in held[n]), len(names))
+            if rng.random() < 0.7 and have < len(names):
+                upto = rng.randrange(have + 1, len(names) + 1)
+                engines[n].stored(names[have:upto], prompt[have * BLOCK:upto * BLOCK],
+                                  parent=names[have - 1] if have else None)
+                held[n] |= set(names[have:upto])
+            elif have > 4:  # from the end, as engines evict; the shared start stays
+                engines[n].removed([names[have - 1]])
+                held[n].remove(names[have - 1])
+        marker = tokens(1, 900_000)
+        for engine in engines:
+            engine.stored([424242], marker)
+        for who in (service, reference):
+            until("all events are applied", lambda: len(who.scores(marker)) == 3)
+        for prompt in prompts:
+            mine, theirs = (who.post("/query", {"token_ids": prompt, "model_name": "m"}) for who in
+                            (service, reference))
+            assert mine["instances"] == theirs["instances"], prompt[:8]
+            assert mine["scores"] == theirs["scores"]
+        # Its dump is read by ours: the peers of a mixed fleet.
+        other = Service(service.stack, *_peer_of(service.stack, reference))
+        until("its dump is applied", lambda: other.get("/dump") != {})
+        for prompt in prompts:
+            assert other.scores(prompt) == service.scores(prompt)
+
+
+LOWER_TIERS = ("CPU", "CPU", "CPU", "DISK", "DISK", "EXTERNAL")
+SHARED = 3
+
+
+def test_the_reference_finds_the_same_on_slower_tiers(service, reference):
+    """Blocks come to and leave slower tiers in any order, parents unknown included, and the device as engines do it;
+    after each few events all prompts are asked. Now and then a rank is cleared."""
+    rng = random.Random(7)
+    prompts = [tokens(SHARED, 1000) + tokens(5, 10_000 * (n + 1)) for n in range(4)]
+    chains = [[hash(tuple(prompt[:end])) for end in range(BLOCK, len(prompt) + 1, BLOCK)] for prompt in prompts]
+    markers = iter(range(1_000_000, 9_000_000, BLOCK))
+
+    def settled(engines, ranks):
+        marker = tokens(1, next(markers))
+        for engine in engines:
+            for rank in ranks:
+                engine.stored([marker[0]], marker, rank=rank)
+        for who in (service, reference):
+            until("all events are applied", lambda: sorted(who.scores(marker)) == ["0", "1"] and all(
+                len(ranks) == 2 for ranks in who.scores(marker).values()))
+
+    with Engine() as one, Engine() as two:
+        engines = (one, two)
+        for worker, engine in enumerate(engines):
+            for who in (service, reference):
+                who.register(worker, engine)
+        lower, held = 0, {}  # held: (engine, rank) -> blocks on its device
+
+        def step():
+            n, rank, chain = rng.randrange(2), rng.randrange(2), rng.randrange(4)
+            names, prompt, device = chains[chain], prompts[chain], held.setdefault((n, rank), set())
+            have = next((i for i, name in enumerate(names) if name not in device), len(names))
+            stores, medium = rng.random() < 0.7, rng.choice(LOWER_TIERS)
+            first = rng.choice((0, 0, have, rng.randrange(len(names)))) % len(names)
+            if rng.random() < 0.3:  # on the device a chain grows and shrinks at its end, and the shared start stays
+                medium, first = "GPU", have if stores else max(have - 1, 0)
+                if first == len(names) or not stores and first < SHARED:
+                    return
+            last = rng.randrange(first, len(names)) + 1
+            if rng.random() < 0.01:
+                engines[n].cleared(rank=rank)
+                device.clear()
+            elif stores:
+                engines[n].stored(names[first:last], prompt[first * BLOCK:last * BLOCK],
+                                  parent=names[first - 1] if first else None, medium=medium, rank=rank)
+                device.update(names[first:last] if medium == "GPU" else ())
+            else:
+                gone = names[first:first + 1] if medium == "GPU" else names[first:last]
+                engines[n].removed(gone, medium=medium, rank=rank)
+                device.difference_update(gone if medium == "GPU" else ())
+
+        for _ in range(40):
+            for _ in range(12):
+                step()
+            settled(engines, (0, 1))
+            for prompt in prompts:
+                mine, theirs = (who.post("/query", {"token_ids": prompt, "model_name": "m"}) for who in
+                                (service, reference))
+                assert mine == theirs, prompt[:8]
+                lower += any(found["disk"] > found["gpu"] for found in mine["instances"].values())
+        assert lower > 80
+        # Its dump is read by ours, ours by ours: slower tiers as well.
+        for peer in (reference, service):
+            other = Service(service.stack, *_peer_of(service.stack, peer))
+            until("the dump is applied", lambda: other.get("/dump") != {})
+            for prompt in prompts:
+                assert other.post("/query", {"token_ids": prompt, "model_name": "m"}) == service.post(
+                    "/query", {"token_ids": prompt, "model_name": "m"})
+
+
+def _peer_of(stack, reference):
+    started = serve(stack, "index", "--peers", f"http://127.0.0.1:{reference.port}")
+    return started.process, started.port

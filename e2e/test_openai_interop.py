@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenAI API beside the reference's own frontend, 0.9.0 and 1.4.2, in front of the same worker.
+
+The worker (`fake_worker.py`) says what the test wants, under a card that names parsers. Each answer is
+read by the `openai` package's shapes or by hand, streamed and folded, and must say the same.
+"""
+
+import http.client
+import json
+import re
+import threading
+
+import openai
+import pytest
+
+from conftest import reference_python
+from fake_worker import FakeWorker
+from stack import CHAT, COMPLETIONS, MODEL, Stack, until
+from test_interop import free_port
+
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "It's <b>", "parameters": {
+    "type": "object", "properties": {"x": {"type": "integer"}, "s": {"type": "string"}}, "required": ["x"]}}},
+    {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}}]
+
+
+class Front:
+    """One frontend, ours or the reference's."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def ask(self, path, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
+                           {"content-type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+    def serves(self):
+        try:
+            return self.ask(COMPLETIONS, {"model": MODEL, "prompt": "x", "max_tokens": 1})[0] == 200
+        except OSError:
+            return False
+
+    def answer(self, path=CHAT, **more):
+        """(status, folded answer or events of the stream)."""
+        body = {"model": MODEL, "max_tokens": 50, **more}
+        if path == CHAT:
+            body.setdefault("messages", [{"role": "user", "content": "x"}])
+        status, text = self.ask(path, body)
+        assert status == 200, text
+        return events(text) if body.get("stream") else json.loads(text)
+
+
+def events(text):
+    """{annotation: value} and the chunks of a stream."""
+    told, chunks = {}, []
+    for block in text.split("\n\n"):
+        lines = block.split("\n")
+        if lines[0].startswith("event: "):
+            told[lines[0][7:]] = json.loads(lines[1][2:])
+        elif lines[0].startswith("data: {"):
+            chunks.append(json.loads(lines[0][6:]))
+    return told, chunks
+
+
+def said(answer):
+    """What an answer says: content, thoughts, calls as (name, arguments), why it ended."""
+    if isinstance(answer, tuple):
+        choices = [choice for chunk in answer[1] for choice in chunk["choices"]]
+        parts = [choice["delta"] for choice in choices]
+        finish = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")][-1]
+        indexes = [call["index"] for part in parts for call in part.get("tool_calls") or []]
+        assert indexes == list(range(len(indexes)))
+    else:
+        parts, finish = [answer["choices"][0]["message"]], answer["choices"][0]["finish_reason"]
+    calls = [call for part in parts for call in part.get("tool_calls") or []]
+    assert len({call["id"] for call in calls}) == len(calls) and all(call["type"] == "function" for call in calls)
+    return ("".join(part.get("content") or "" for part in parts), "".join(part.get("reasoning_content") or "" for part in parts),
+            [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls], finish)
+
+
+class Rig:
+    def __init__(self, folder):
+        self.stack, self.say, self.worker = Stack(folder, events=False), [{"token_ids": [300], "finish_reason": "stop"}], None
+
+    def __enter__(self):
+        self.stack.start_nats("-js", "-sd", self.stack.folder / "jetstream")
+        return self
+
+    def __exit__(self, *why):
+        if self.worker:
+            self.done.set()
+            self.worker.close()
+        for process in self.stack.processes:
+            process.kill()
+
+    def start(self, tools=None, thoughts=None):
+        """The worker, under a card like the mocker's."""
+        mocker, kv = self.stack.mocker(), self.stack.kv
+        mocker.wait_log("worker registered")
+
+        def change(card):
+            card["runtime_config"].update(tool_call_parser=tools, reasoning_parser=thoughts)
+        self.worker = FakeWorker(kv, lambda body: self.say, change_card=change)
+        mocker.stop()
+        self.done = threading.Event()
+
+        def touch():
+            while not self.done.wait(1):
+                self.worker.touch()
+        threading.Thread(target=touch, daemon=True).start()
+        return self
+
+    def ours(self, *flags):
+        self.stack.frontend(*flags)
+        return self.ready(Front(self.stack.port))
+
+    def reference(self, version):
+        port = free_port()
+        store = "--store-kv" if version.startswith("0.") else "--discovery-backend"
+        self.stack.start("reference", [reference_python(version), "-m", "dynamo.frontend", store, "file", "--request-plane",
+                                       "tcp", "--event-plane", "nats", "--http-host", "127.0.0.1", "--http-port", port],
+                         HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
+        return self.ready(Front(port))
+
+    def ready(self, front):
+        until("it serves the model", front.serves, 60)
+        return front
+
+    def says(self, pieces):
+        self.say = [{"token_ids": [300 + i], "text": piece} for i, piece in enumerate(pieces)]
+        self.say[-1]["finish_reason"] = "stop"
+
+
+@pytest.fixture
+def rig(tmp_path):
+    with Rig(tmp_path) as rig:
+        yield rig
+
+
+def pieces_of(text, n):
+    return [text[i:i + n] for i in range(0, len(text), n)]
+
+
+CALLS = {
+    "hermes": ['hi <tool_call>\n{"name":"f","arguments":{"x":1,"s":"é"}}\n</tool_call>',
+               'a<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>b<tool_call>{"name":"g","arguments":{}}</tool_call>c'],
+    "llama3_json": ['<|python_tag|>{"name":"f","parameters":{"x":1}}', '{"name":"f","parameters":{"x":1}}'],
+    "mistral": ['hi [TOOL_CALLS][{"name":"f","arguments":{"x":1}},{"name":"g","arguments":{}}]'],
+    "pythonic": ['[f(x=1, s="a b"), g()]'],
+    "qwen3_coder": ['<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n<parameter=s>\na b\n</parameter>\n</function>\n</tool_call>'],
+    "deepseek_v3_1": ['hm <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'],
+}
+
+
+@pytest.mark.parametrize("parser", CALLS)
+def test_calls_of_tools(rig, parser):
+    """The reference gets each text at once, where it reads it best; ours in pieces of all sizes."""
+    rig.start(tools=parser)
+    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    for text in CALLS[parser]:
+        rig.says([text, ""])
+        want = said(theirs.answer(tools=TOOLS))
+        assert want[2] and want[3] == "tool_calls", want
+        for size in (1, 3, 7, 1000):
+            rig.says([*pieces_of(text, size), ""])
+            assert said(ours.answer(tools=TOOLS)) == want
+            assert said(ours.answer(tools=TOOLS, stream=True)) == want
+        # Not asked for, calls are text.
+        assert said(ours.answer()) == (text, "", [], "stop")
+        assert said(ours.answer(tools=TOOLS, tool_choice="none", stream=True)) == (text, "", [], "stop")
+
+
+def test_a_tool_that_must_be_called(rig):
+    rig.start()
+    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    one = {"type": "function", "function": {"name": "f"}}
+    for choice, text in (("required", '[{"name":"f","parameters":{"x":1}},{"name":"g","parameters":{}}]'), (one, '{"x":1}')):
+        rig.says([text, ""])
+        want = said(theirs.answer(tools=TOOLS, tool_choice=choice))
+        guided = rig.worker.bodies[-1]["sampling_options"]["guided_decoding"]
+        assert said(ours.answer(tools=TOOLS, tool_choice=choice)) == want and want[2]
+        assert rig.worker.bodies[-1]["sampling_options"]["guided_decoding"] == guided
+        assert said(ours.answer(tools=TOOLS, tool_choice=choice, stream=True))[:3] == want[:3]
+
+
+@pytest.mark.parametrize("parser,text", [
+    ("qwen3", "<think>\nhm\n</think>\n\nyes"), ("deepseek_r1", "hm</think>yes"), ("deepseek_r1", "<think>hm</think>yes"),
+    ("basic", "no thoughts"), ("kimi", "◁think▷hm◁/think▷yes")])
+def test_thoughts(rig, parser, text):
+    rig.start(thoughts=parser, tools="hermes")
+    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    rig.says([*re.split(r"((?:</?|◁/?|)think[>▷])", text), ""])
+    want = said(theirs.answer())
+    for size in (1, 5, 1000):
+        rig.says([*pieces_of(text, size), ""])
+        got = said(ours.answer()), said(ours.answer(stream=True))
+        assert got[0] == got[1] and [part.strip() for part in got[0][:2]] == [part.strip() for part in want[:2]]
+
+
+def test_log_probabilities(rig):
+    rig.start()
+    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    rig.say = [{"token_ids": [300], "log_probs": [-0.5], "top_logprobs": [[
+        {"rank": 1, "token_id": 300, "token": "zz", "logprob": -0.5}, {"rank": 2, "token_id": 301, "token": None, "logprob": -1.25}]]},
+        {"token_ids": [301, 302], "log_probs": [-0.25, -2], "top_logprobs": [
+            [{"rank": 2, "token_id": 9, "token": "q", "logprob": -0.125}], [{"rank": 1, "token_id": 302, "token": "w", "logprob": -2.0}]],
+         "finish_reason": "length"}]
+    for path, more in ((CHAT, {"logprobs": True, "top_logprobs": 2}), (COMPLETIONS, {"prompt": "hello", "logprobs": 2})):
+        want = theirs.answer(path, **more)["choices"][0]["logprobs"]
+        assert ours.answer(path, **more)["choices"][0]["logprobs"] == want
+        assert rig.worker.bodies[-1]["output_options"]["logprobs"] == 2
+        streamed = [chunk["choices"][0].get("logprobs") for chunk in ours.answer(path, stream=True, **more)[1]]
+        key = "content" if path == CHAT else "tokens"
+        assert sum((part[key] for part in streamed if part), []) == want[key]
+        assert "logprobs" not in ours.answer(path, **{k: v for k, v in more.items() if k == "prompt"})["choices"][0]
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{ours.port}/v1", api_key="unused", max_retries=0) as client:
+        answer = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x"}], logprobs=True)
+        tokens = answer.choices[0].logprobs.content
+        assert "".join(token.token for token in tokens) == answer.choices[0].message.content
+        assert bytes(tokens[0].bytes).decode() == tokens[0].token and tokens[0].logprob == -0.5
+
+
+CONVERSATION = [
+    {"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<b>'"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {
+        "name": "f", "arguments": '{"z": 1, "a": {"q": 1.0}}'}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "r"}, {"role": "user", "content": "é"}]
+
+
+@pytest.mark.parametrize("release,style", [("1.4.2", "transformers"), ("0.9.0", "dynamo-0.9")])
+def test_prompts_and_annotations(rig, release, style):
+    """The same prompt, of the same ids, told in the same events."""
+    rig.start()
+    theirs, ours = rig.reference(release), rig.ours("--chat-template-style", style)
+    more = {"messages": CONVERSATION, "tools": TOOLS, "stream": True,
+            "nvext": {"annotations": ["token_ids", "formatted_prompt", "request_id"]}}
+    want, got = theirs.answer(**more), ours.answer(**more)
+    assert got[0]["formatted_prompt"] == want[0]["formatted_prompt"]
+    assert got[0]["token_ids"] == want[0]["token_ids"] and set(got[0]) == set(want[0])
+    assert got[1][0]["id"] == "chatcmpl-" + got[0]["request_id"]
+    assert rig.worker.bodies[-1]["token_ids"] == json.loads(got[0]["token_ids"])
+    told = ours.answer(COMPLETIONS, prompt="hello", stream=True, nvext=more["nvext"])[0]
+    assert set(told) == {"request_id", "token_ids"}

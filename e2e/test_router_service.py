@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dynamo-router: routing for other components, selection and index service, on loopback."""
+
+import copy
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import fake_worker
+import plane_caller
+from conftest import program
+from stack import MODEL, Stack, decisions_of, until
+
+BLOCK = 16
+
+
+class RouterStack(Stack):
+    """Mockers behind a stand-alone router."""
+
+    def route(self, *flags, **env):
+        self.router = self.start("router", [program("dynamo-router"), "route", "--endpoint", "dynamo.backend.generate",
+                                            "--block-size", BLOCK, *flags],
+                                 **{"DYN_SYSTEM_PORT": 0, "DYN_SYSTEM_HOST": "127.0.0.1", **env})
+        told = self.router.wait_log(r"serving\b.*?system_port=(\d+)")
+        self.port = int(told.group(1))
+        self.generate, self.best = (
+            until(f"{endpoint} is registered",
+                  lambda: plane_caller.address_of(self.kv, "dynamo", "router", endpoint))[0][1]
+            for endpoint in ("generate", "best_worker_id"))
+
+    def ready(self, workers):
+        until(f"{workers} workers", lambda: self.metric("commutator_router_workers") == workers)
+
+    def check_nothing_leaked(self):
+        if self.router.alive():
+            until("no stream is left", lambda: self.metric("dynamo_component_inflight_requests") in (0, None))
+            assert self.router.stop() == 0
+        if not self.front:
+            self.port = None
+        super().check_nothing_leaked()
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with RouterStack(tmp_path) as stack:
+        stack.start_nats()
+        stack.mocker(workers=3)
+        stack.route()
+        stack.ready(3)
+        yield stack
+
+
+@pytest.fixture
+def eventless(tmp_path):
+    with RouterStack(tmp_path, events=False) as stack:
+        stack.mocker(workers=2)
+        stack.route("--no-kv-events")
+        stack.ready(2)
+        yield stack
+
+
+def prompt(seed, blocks=8):
+    return [1000 + (seed * 7919 + i) % 20000 for i in range(blocks * BLOCK)]
+
+
+def request(tokens, n=3, **more):
+    return {"token_ids": tokens, "stop_conditions": {"max_tokens": n}, **more}
+
+
+def workers_of(stack):
+    return {worker for worker, _ in plane_caller.address_of(stack.kv, "dynamo", "backend", "generate")}
+
+
+def routes(stack):
+    """The worker of each decision so far."""
+    return [decision.selected["worker"] for decision in decisions_of(stack.router.log()).values()]
+
+
+# --- route ---
+
+def test_streams_a_worker_s_answer_through(stack):
+    answer = plane_caller.call(stack.generate, request(prompt(1), n=5))
+    assert [len(item["token_ids"]) for item in answer] == [1] * 5 + [0]  # the end has an item of its own
+    assert answer[-1]["finish_reason"] == "length"
+    assert answer[-1]["completion_usage"]["prompt_tokens"] == 8 * BLOCK
+
+
+def test_routes_to_the_worker_that_holds_the_prompt(stack):
+    tokens = prompt(2)
+    plane_caller.call(stack.generate, request(tokens))
+    first = routes(stack)[-1]
+
+    def cached():
+        """What the index knows of the prompt, by asking for a worker without sending anything there."""
+        plane_caller.call(stack.best, tokens)
+        return max(row["cached"] for row in list(decisions_of(stack.router.log()).values())[-1].rows)
+    until("the worker's events are indexed", lambda: cached() == 8)
+    assert plane_caller.call(stack.best, tokens) == [first]
+    for _ in range(5):
+        answer = plane_caller.call(stack.generate, request(tokens))
+        assert answer[-1]["completion_usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    assert set(routes(stack)[-5:]) == {first}
+
+
+def test_best_worker_takes_both_forms_and_books_nothing(eventless):
+    bare = plane_caller.call(eventless.best, prompt(3))
+    assert bare[0] in workers_of(eventless)
+    for _ in range(20):
+        answer = plane_caller.call(eventless.best, {"token_ids": prompt(3)})
+        assert answer[0] in workers_of(eventless)
+    # Twenty selections of the same prompt without a booking: nothing was predicted for anyone either.
+    assert all(row["cached"] == 0 and row["decode"] == 8.0
+               for decision in decisions_of(eventless.router.log()).values() for row in decision.rows)
+
+
+def test_without_events_it_predicts_from_where_it_routed(eventless):
+    plane_caller.call(eventless.generate, request(prompt(4)))
+    plane_caller.call(eventless.generate, request(prompt(4)))
+    first, second = decisions_of(eventless.router.log()).values()
+    assert first.selected["worker"] == second.selected["worker"] and second.selected["cached"] == 8
+
+
+def test_starts_as_the_reference_s_graphs_start_it(tmp_path):
+    """Flags and variables of a global-planner graph of 1.x; the workers' event channels are of no interest then."""
+    with RouterStack(tmp_path) as stack:
+        stack.start_nats()
+        stack.mocker(workers=2)
+        stack.route("--no-router-kv-events", "--router-kv-overlap-score-credit=0", DYN_NAMESPACE="dynamo")
+        stack.ready(2)
+        assert len(plane_caller.call(stack.generate, request(prompt(9)))) == 3 + 1
+
+
+def test_a_pinned_request_goes_where_it_says(eventless):
+    for worker in workers_of(eventless):
+        plane_caller.call(eventless.generate, request(prompt(5), routing={"backend_instance_id": worker}))
+        assert routes(eventless)[-1] == worker
+    with pytest.raises(plane_caller.PlaneError, match="not there"):
+        plane_caller.call(eventless.generate, request(prompt(5), routing={"backend_instance_id": 1}))
+
+
+@pytest.mark.parametrize("body", [{}, [], "x", {"token_ids": []}, {"token_ids": ["a"]}, [1, 2, 3]])
+def test_says_what_is_wrong_with_a_request(eventless, body):
+    with pytest.raises(plane_caller.PlaneError):
+        plane_caller.call(eventless.generate, body)
+
+
+def test_what_it_does_not_know_reaches_the_worker(eventless):
+    fake = fake_worker.FakeWorker(eventless.kv, fake_worker.ANSWER)
+    try:
+        eventless.ready(3)
+        body = request(prompt(6), extra={"deep": [1, {"x": None}]}, multi_modal_data={"image": "…"},
+                       routing={"backend_instance_id": fake.worker_id, "newer": True})
+        answer = plane_caller.call(eventless.generate, body)
+        assert [item["token_ids"] for item in answer] == [[300], [301], [302]]
+        got = fake.bodies[-1]
+        assert got["extra"] == body["extra"] and got["multi_modal_data"] == body["multi_modal_data"]
+        assert got["routing"] == {**body["routing"], "dp_rank": 0}
+        assert got["sampling_options"] == {} and got["model"] == "unknown"
+    finally:
+        fake.close()
+
+
+@pytest.mark.parametrize("behaviour", [fake_worker.REFUSE_CONNECTION, fake_worker.ACK_ERROR, fake_worker.CLOSE_AT_HOME,
+                                       fake_worker.BREAK_BEFORE_TOKEN])
+def test_another_worker_takes_over_before_the_first_item(eventless, behaviour):
+    fake = fake_worker.FakeWorker(eventless.kv, behaviour)
+    try:
+        eventless.ready(3)
+        for seed in range(200):  # until one of them has met the bad one first
+            assert len(plane_caller.call(eventless.generate, request(prompt(100 + seed)))) == 3 + 1
+            if seed > 5 and eventless.metric("commutator_router_retries_total") > 0:
+                break
+            fake.touch()
+        else:
+            pytest.fail("the bad worker was never tried")
+    finally:
+        fake.close()
+
+
+def test_a_caller_that_leaves_ends_the_worker_s_stream(eventless):
+    fake = fake_worker.FakeWorker(eventless.kv, fake_worker.FLOOD)
+    try:
+        eventless.ready(3)
+        home = plane_caller.start(eventless.generate,
+                                  request(prompt(7), routing={"backend_instance_id": fake.worker_id}))
+        read = plane_caller.items(home)
+        assert next(read)["data"]["token_ids"]
+        home.shutdown(socket.SHUT_RDWR)
+        read.close()
+        until("the worker is told to stop", lambda: fake.told == ["kill"])
+        until("nothing is under way", lambda: eventless.metric("dynamo_component_inflight_requests") == 0)
+    finally:
+        fake.close()
+
+
+def test_our_frontend_can_sit_in_front_of_it(eventless, tmp_path):
+    """The router's endpoint as a worker: a card of its own makes it one."""
+    kv = eventless.kv
+    card_path = next((kv / "v1/mdc").glob("dynamo%2Fbackend%2Fgenerate%2F*"))
+    card = json.loads(card_path.read_text())
+    router_id, _ = plane_caller.address_of(kv, "dynamo", "router", "generate")[0]
+    card.update(component="router", instance_id=router_id)
+    card["card_json"].update(display_name="routed", slug="routed")
+    path = kv / "v1/mdc" / f"dynamo%2Frouter%2Fgenerate%2F{router_id:x}"
+    path.write_text(json.dumps(card))
+    router_port = eventless.port
+    eventless.frontend("--router-mode", "round-robin")
+    try:
+        until("both models are served", lambda: sorted(eventless.models()) == [MODEL, "routed"])
+        os.utime(path)
+        answer = eventless.chat("through two routers", model="routed")
+        assert answer.text and len(routes(eventless)) == 1
+        assert not eventless.loads()
+        assert eventless.front.stop() == 0
+    finally:
+        path.unlink()
+        eventless.front, eventless.port = None, router_port
+
+
+def test_requests_wait_for_room(tmp_path):
+    pending = "dynamo_component_router_queue_pending_requests"
+    with RouterStack(tmp_path, events=False) as stack:
+        stack.mocker(speedup=0.05)
+        stack.route("--no-kv-events", "--router-queue-threshold", "0", "--router-queue-limit", "1")
+        stack.ready(1)
+        answers = {}
+
+        def ask(seed):
+            answers[seed] = plane_caller.call(stack.generate, request(prompt(seed, blocks=24), n=1))
+        clients = [threading.Thread(target=ask, args=(seed,)) for seed in range(2)]
+        clients[0].start()
+        until("it is routed", lambda: len(routes(stack)) == 1)
+        clients[1].start()
+        until("the other waits", lambda: stack.metric(pending) == 1)
+        with pytest.raises(Exception, match="queue is full"):
+            ask(2)
+        for client in clients:
+            client.join()
+        assert all(len(answers[seed][0]["token_ids"]) == 1 for seed in range(2)) and len(routes(stack)) == 2
+        assert stack.metric(pending) == 0
+
+
+def test_shares_what_it_places_with_a_frontend(tmp_path):
+    with RouterStack(tmp_path) as stack:
+        stack.start_nats()
+        stack.mocker(workers=1)
+        stack.route("--router-replica-sync")
+        stack.ready(1)
+        front = copy.copy(stack)
+        front.__class__ = Stack
+        front.frontend("--router-mode", "kv", "--router-replica-sync")
+        front.ready(1)
+        until("they know of each other", lambda: front.metric("commutator_router_replica_routers") == 1
+              and stack.metric("commutator_router_replica_routers") == 1)
+        plane_caller.call(stack.generate, request(prompt(9)))
+        until("the frontend has heard of its beginning and its end",
+              lambda: front.metric("commutator_router_replica_heard_total", outcome="applied") == 3)
+        front.chat("Hello")
+        until("and the other way round",
+              lambda: stack.metric("commutator_router_replica_heard_total", outcome="applied") == 3)
+
+
+def test_decisions_are_remembered_and_recorded(tmp_path):
+    recorded = tmp_path / "recorded"
+    with RouterStack(tmp_path, events=False) as stack:
+        stack.mocker(workers=2)
+        stack.route("--no-kv-events", "--record-decisions", recorded, "--router-shadow-policies", "least-loaded")
+        stack.ready(2)
+        for seed in range(5):
+            plane_caller.call(stack.generate, request(prompt(seed)))
+        plane_caller.call(stack.best, prompt(1))
+        records = [json.loads(line) for line in stack.get("/decisions").body.splitlines()]
+        assert [record["outcome"]["ended"] for record in records] == ["finished"] * 5 + ["not-sent"]
+        assert all(record["outcome"]["output_tokens"] == 3 and record["outcome"]["ttft_ms"] > 0 for record in records[:5])
+        assert [record["chosen"]["worker_id"] for record in records[:5]] == [row for row in routes(stack)][:5]
+        assert {shadow["policy"] for record in records for shadow in record["shadows"]} == {"least-loaded"}
+        told = stack.get("/explain/" + records[2]["request_id"]).json
+        assert [decision["seq"] for decision in told["decisions"]] == [records[2]["seq"]]
+        assert stack.get("/explain/none").status == 404
+        assert stack.metric("commutator_router_policy_decisions_total", policy="dynamo") == 6
+    done = subprocess.run([program("dynamo-bench"), "decisions", "--replay", recorded], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 and re.search(r"bit for bit +6 ", done.stdout), done.stdout + done.stderr
+
+
+def test_health_metrics_and_the_end(eventless):
+    health = eventless.get("/health")
+    assert health.status == 200 and health.json["status"] == "ready" and eventless.get("/live").status == 200
+    plane_caller.call(eventless.generate, request(prompt(8)))
+    assert eventless.metric("dynamo_component_requests_total", dynamo_component="router") == 1
+    eventless.router.terminate()
+    until("its records are gone", lambda: not plane_caller.address_of(eventless.kv, "dynamo", "router", "generate"))
+    assert eventless.router.popen.wait(20) == 0
+
+
+@pytest.mark.parametrize("flags, why", [
+    ([], "--endpoint is needed"),
+    (["--endpoint", "generate"], "namespace.component.endpoint"),
+    (["--endpoint", "a.b.c", "--block-size", "0"], "block-size"),
+    (["--endpoint", "a.b.c", "--http-port", "1"], "unknown option"),
+])
+def test_bad_options_are_named(tmp_path, flags, why):
+    with Stack(tmp_path, events=False) as stack:
+        process = stack.start("router", [program("dynamo-router"), "route", *flags])
+        assert process.popen.wait(10) == 1 and why in process.log()
