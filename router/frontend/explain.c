@@ -195,14 +195,14 @@ static void ask_shadows(struct explain *x, struct decision_record *rec,
  */
 
 /* Each record is written once: when it has ended, or is about to be overwritten. */
-static void write_record(struct explain *x, const struct decision_record *rec)
+static void write_record(struct explain *x, uint64_t seq)
 {
     AUTO(buf_done) struct buf line = BUF_NULL;
     uint64_t dropped;
 
     if (!x->file)
         return;
-    decision_record_put_json(&line, rec);
+    decision_record_put_json(&line, decision_ring_at(x->ring, seq));
     decision_log_put(x->file, buf_str(&line));
     dropped = decision_log_dropped(x->file);
     metric_add(x->file_dropped, (double)(dropped - x->file_dropped_before));
@@ -211,10 +211,10 @@ static void write_record(struct explain *x, const struct decision_record *rec)
 
 static void write_unfinished(struct explain *x, uint64_t seq)
 {
-    const struct decision_record *rec = decision_ring_at(x->ring, seq);
+    const struct decision_outcome *outcome = decision_ring_outcome(x->ring, seq);
 
-    if (rec && rec->outcome.ended == DECISION_RUNNING)
-        write_record(x, rec);
+    if (outcome && outcome->ended == DECISION_RUNNING)
+        write_record(x, seq);
 }
 
 struct explain_conf explain_conf_of(const struct frontend_conf *c, struct loop *l,
@@ -265,30 +265,30 @@ uint64_t explain_decided(struct explain *x, const struct route_request *q,
                          const struct route_decision *d, int result,
                          const struct decision_context *context)
 {
-    struct decision_record *rec;
+    struct decision_record *rec = decision_ring_add(x->ring);
+    uint64_t seq = rec->seq;
 
     if (x->file && decision_ring_is_full(x->ring))
         write_unfinished(x, decision_ring_first(x->ring));
-    rec = decision_ring_add(x->ring);
     decision_record_fill(rec, q, d, result, context);
-    decision_ring_added(x->ring, rec);
     if (result == 0) {
         ask_shadows(x, rec, d);
         measure(x, rec, d);
     }
+    decision_ring_added(x->ring);
     if (rec->outcome.ended != DECISION_RUNNING)
-        write_record(x, rec);
-    return rec->seq;
+        write_record(x, seq);
+    return seq;
 }
 
 void explain_ended(struct explain *x, uint64_t seq, const struct decision_outcome *outcome)
 {
-    struct decision_record *rec = decision_ring_at(x->ring, seq);
+    struct decision_outcome *kept = decision_ring_outcome(x->ring, seq);
 
-    if (!rec || rec->outcome.ended != DECISION_RUNNING)
+    if (!kept || kept->ended != DECISION_RUNNING)
         return;
-    rec->outcome = *outcome;
-    write_record(x, rec);
+    *kept = *outcome;
+    write_record(x, seq);
 }
 
 /* --- GET /explain/{request id} -----------------------------------------------------------------
@@ -306,17 +306,18 @@ static struct str request_id_of(struct str path)
     return id;
 }
 
-static void put_decisions_text(struct buf *out, struct decision_record *const *newest, size_t n)
+/* @newest has the numbers of the decisions, the last one first. */
+static void put_decisions_text(struct explain *x, struct buf *out, const uint64_t *newest, size_t n)
 {
     for (size_t i = n; i-- > 0;) {
-        decision_record_put_text(out, newest[i]);
+        decision_record_put_text(out, decision_ring_at(x->ring, newest[i]));
         if (i > 0)
             buf_put_char(out, '\n');
     }
 }
 
-static void put_decisions_json(struct buf *out, struct str id,
-                               struct decision_record *const *newest, size_t n)
+static void put_decisions_json(struct explain *x, struct buf *out, struct str id,
+                               const uint64_t *newest, size_t n)
 {
     struct json_put j = json_put_on(out);
 
@@ -328,7 +329,7 @@ static void put_decisions_json(struct buf *out, struct str id,
     for (size_t i = n; i-- > 0;) {
         AUTO(buf_done) struct buf one = BUF_NULL;
 
-        decision_record_put_json(&one, newest[i]);
+        decision_record_put_json(&one, decision_ring_at(x->ring, newest[i]));
         json_put_raw(&j, buf_str(&one));
     }
     json_put_array_end(&j);
@@ -339,25 +340,26 @@ static void put_decisions_json(struct buf *out, struct str id,
 void explain_answer(struct explain *x, struct http_exchange *exchange)
 {
     const struct http1_request *request = http_request(exchange);
-    struct decision_record *newest[ATTEMPTS_MAX];
+    const struct decision_record *rec;
+    uint64_t newest[ATTEMPTS_MAX];
     struct str id = request_id_of(request->path);
     AUTO(buf_done) struct buf body = BUF_NULL;
     uint64_t before = UINT64_MAX;
     struct api_error e;
     size_t n = 0;
 
-    while (n < ARRAY_LEN(newest) && (newest[n] = decision_ring_find(x->ring, id, before)))
-        before = newest[n++]->seq;
+    for (; n < ARRAY_LEN(newest) && (rec = decision_ring_find(x->ring, id, before)); n++)
+        before = newest[n] = rec->seq;
     if (n == 0) {
         (void)api_fail(
             &e, 404, NULL, "No decision is known for this request id: the last %llu are remembered",
             (unsigned long long)(decision_ring_next(x->ring) - decision_ring_first(x->ring)));
         api_error_respond(exchange, &e);
     } else if (str_starts(http1_header_get(request, "accept"), STR("text/plain"))) {
-        put_decisions_text(&body, newest, n);
+        put_decisions_text(x, &body, newest, n);
         http_respond(exchange, 200, "text/plain; charset=utf-8", buf_str(&body));
     } else {
-        put_decisions_json(&body, id, newest, n);
+        put_decisions_json(x, &body, id, newest, n);
         http_respond(exchange, 200, "application/json", buf_str(&body));
     }
 }

@@ -77,7 +77,7 @@ static uint64_t record(struct decision_ring *ring, const struct route_decision *
     struct decision_record *rec = decision_ring_add(ring);
 
     decision_record_fill(rec, &q, d, 0, &context);
-    decision_ring_added(ring, rec);
+    decision_ring_added(ring);
     done = bench_thread_ns();
     (void)decision_shadow(rec, d, &POLICY_LEAST_LOADED, scratch);
     *ret_shadow = bench_thread_ns() - done;
