@@ -8,7 +8,7 @@
 
 #include "lib/base/err.h"
 
-enum { BYTES_PER_SLOT = 2048, SLOTS_MIN = 64 };
+enum { BYTES_PER_SLOT = 2048, SLOTS_MIN = 64, NEW_SHARE = 4 };
 
 /* A part of a prompt: behind the head come its ids and then its text. */
 struct part {
@@ -17,7 +17,13 @@ struct part {
     struct part *newer, *older; /* in order of use; one is used after all that follow it */
     uint64_t hash;              /* of the text from the start of the prompt */
     uint32_t n_text, n_ids, children;
+    bool proven; /* it was found again, and so were those before it */
     uint32_t ids[];
+};
+
+struct order {
+    struct part *newest, *oldest;
+    size_t bytes;
 };
 
 struct prompt_cache {
@@ -27,7 +33,7 @@ struct prompt_cache {
     pthread_mutex_t lock; /* of all below */
     struct part **slots;
     size_t mask;
-    struct part *newest, *oldest;
+    struct order order[2]; /* of new parts; of proven ones */
     struct prompt_cache_stats stats;
 };
 
@@ -56,23 +62,30 @@ static size_t size_of(size_t n_text, size_t n_ids)
 
 static void unlink_part(struct prompt_cache *c, struct part *p)
 {
-    *(p->newer ? &p->newer->older : &c->newest) = p->older;
-    *(p->older ? &p->older->newer : &c->oldest) = p->newer;
+    struct order *o = &c->order[p->proven];
+
+    *(p->newer ? &p->newer->older : &o->newest) = p->older;
+    *(p->older ? &p->older->newer : &o->oldest) = p->newer;
+    o->bytes -= size_of(p->n_text, p->n_ids);
 }
 
 static void link_newest(struct prompt_cache *c, struct part *p)
 {
+    struct order *o = &c->order[p->proven];
+
     p->newer = NULL;
-    p->older = c->newest;
-    *(c->newest ? &c->newest->newer : &c->oldest) = p;
-    c->newest = p;
+    p->older = o->newest;
+    *(o->newest ? &o->newest->newer : &o->oldest) = p;
+    o->newest = p;
+    o->bytes += size_of(p->n_text, p->n_ids);
 }
 
-/* From the last part of a prompt to its first. */
-static void touch(struct prompt_cache *c, struct part *last)
+/* From the last part of a prompt to its first. @found: they were there when it came. */
+static void touch(struct prompt_cache *c, struct part *last, bool found)
 {
     for (struct part *p = last; p; p = p->parent) {
         unlink_part(c, p);
+        p->proven |= found;
         link_newest(c, p);
     }
 }
@@ -87,18 +100,37 @@ static void drop(struct prompt_cache *c, struct part *p)
     unlink_part(c, p);
     if (p->parent)
         p->parent->children--;
-    c->stats.bytes -= size_of(p->n_text, p->n_ids);
     c->stats.parts--;
     free(p);
 }
 
-/* The oldest is never one that another follows: it was used after that one. */
+static size_t bytes_of(const struct prompt_cache *c)
+{
+    return c->order[false].bytes + c->order[true].bytes;
+}
+
+/*
+ * The part that goes next, NULL when none has to. The oldest of its order is never one that another
+ * of the same follows: it was used after that one. Only new parts may follow a proven one; they go
+ * before it.
+ */
+static struct part *superfluous(const struct prompt_cache *c)
+{
+    struct part *fresh = c->order[false].oldest, *proven = c->order[true].oldest;
+
+    if (c->order[false].bytes > c->max_bytes / NEW_SHARE)
+        return fresh;
+    if (bytes_of(c) <= c->max_bytes)
+        return NULL;
+    return proven && !proven->children ? proven : fresh;
+}
+
 static void make_room(struct prompt_cache *c)
 {
-    while (c->stats.bytes > c->max_bytes && c->oldest) {
-        drop(c, c->oldest);
-        c->stats.evicted++;
-    }
+    struct part *p;
+
+    for (; (p = superfluous(c)); c->stats.evicted++)
+        drop(c, p);
 }
 
 /* --- parts ------------------------------------------------------------------------------------ */
@@ -130,7 +162,6 @@ static struct part *add(struct prompt_cache *c, struct part *parent, struct str 
     link_newest(c, p);
     if (parent)
         parent->children++;
-    c->stats.bytes += size_of(text.len, n_ids);
     c->stats.parts++;
     return p;
 }
@@ -154,8 +185,9 @@ struct prompt_cache *prompt_cache_free(struct prompt_cache *c)
 {
     if (!c)
         return NULL;
-    while (c->oldest)
-        drop(c, c->oldest);
+    for (int proven = 0; proven < 2; proven++)
+        while (c->order[proven].oldest)
+            drop(c, c->order[proven].oldest);
     (void)pthread_mutex_destroy(&c->lock);
     free(c->slots);
     free(c);
@@ -168,6 +200,7 @@ struct prompt_cache_stats prompt_cache_stats(struct prompt_cache *c)
 
     (void)pthread_mutex_lock(&c->lock);
     stats = c->stats;
+    stats.bytes = bytes_of(c);
     (void)pthread_mutex_unlock(&c->lock);
     return stats;
 }
@@ -217,7 +250,7 @@ static size_t take_known(struct prompt_cache *c, struct str text, struct cuts_fo
         cuts->ptr[n].ids = out->len;
         last = p;
     }
-    touch(c, last);
+    touch(c, last, true);
     (void)pthread_mutex_unlock(&c->lock);
     return n;
 }
@@ -233,12 +266,12 @@ static void remember(struct prompt_cache *c, struct str text, const struct cuts_
         struct str part = part_text(text, cuts, i);
         size_t start = i ? cuts->ptr[i - 1].ids : 0, n_ids = cuts->ptr[i].ids - start;
 
-        if (size_of(part.len, n_ids) > c->max_bytes / 4)
+        if (size_of(part.len, n_ids) > c->max_bytes / NEW_SHARE / 4)
             break; /* all others would have to go */
         p = find(c, last, part, cuts->ptr[i].hash);
         last = p ? p : add(c, last, part, cuts->ptr[i].hash, ids->ptr + start, n_ids);
     }
-    touch(c, last);
+    touch(c, last, false);
     make_room(c);
     (void)pthread_mutex_unlock(&c->lock);
 }

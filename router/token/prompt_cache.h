@@ -9,6 +9,8 @@
  * cut is encoded every time.
  *
  * Bounded in bytes: the part that was unused longest goes first, and never before those that follow it.
+ * Parts that were not found again yet take no more than a quarter: prompts that never come back are
+ * soon forgotten, cost little memory, and cannot drive out what conversations share.
  * Any number of threads; a lock is held while parts are compared and copied, not while they are encoded.
  */
 #pragma once

@@ -123,6 +123,59 @@ static void test_budget(void **state)
     tear_down(&f);
 }
 
+/* @n prompts that nobody asks again; their first turns are all different. */
+static void flood(const struct fixture *f, int n)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+
+    for (int i = 0; i < n; i++) {
+        buf_clear(&text);
+        buf_printf(&text, "%d", i);
+        put_turn(&text, 'n', 200);
+        assert_int_equal(encode(f, f->s, buf_str(&text)), 0);
+    }
+}
+
+static void test_prompts_that_never_come_back(void **state)
+{
+    struct fixture f = set_up(64 << 10);
+    AUTO(buf_done) struct buf text = BUF_NULL;
+
+    (void)state;
+    put_turn(&text, 'a', 200);
+    put_turn(&text, 'b', 200);
+    (void)encode(&f, f.s, buf_str(&text));
+    assert_int_equal(encode(&f, f.s, buf_str(&text)), text.len);
+    flood(&f, 500);
+    assert_in_range(prompt_cache_stats(f.c).bytes, 12 << 10,
+                    18 << 10); /* a quarter, and the talk */
+    put_turn(&text, 'c', 200);
+    assert_int_equal(encode(&f, f.s, buf_str(&text)), text.len - 205);
+    tear_down(&f);
+}
+
+/* What is proven goes when there is too much of it, and new parts behind it before. */
+static void test_many_conversations(void **state)
+{
+    struct fixture f = set_up(32 << 10);
+    AUTO(buf_done) struct buf text = BUF_NULL;
+
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        buf_clear(&text);
+        buf_printf(&text, "%d", i);
+        for (int turn = 0; turn < 4; turn++) {
+            size_t known = text.len;
+
+            put_turn(&text, (char)('a' + turn), 200);
+            assert_int_equal(encode(&f, f.s, buf_str(&text)), turn ? known : 0);
+            assert_true(prompt_cache_stats(f.c).bytes <= 32 << 10);
+        }
+    }
+    assert_true(prompt_cache_stats(f.c).bytes > 16 << 10);
+    tear_down(&f);
+}
+
 static void *talk(void *arg)
 {
     const struct fixture *f = arg;
@@ -169,5 +222,6 @@ static void test_errors(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_turns_are_reused), T(test_tokens_that_do_not_cut), T(test_budget),
+                    T(test_prompts_that_never_come_back), T(test_many_conversations),
                     T(test_threads), T(test_errors));
 }
