@@ -59,6 +59,7 @@ class FakeWorker:
         self.silent_queries, self.queries = silent_queries, 0
         self.behaviour, self.worker_id, self._change_card = behaviour, worker_id, change_card
         self.requests, self.told, self.bodies = 0, [], []
+        self.error = None  # an item that is sent after those of a function
         # STORY: prompt and output tokens at which a request ends early, or waits; what it does from then on
         self.break_at, self.wait_at, self.after_break = [], None, None
         self.ended = self.resets = 0  # of streams that were listened to, how their connections ended
@@ -172,6 +173,8 @@ class FakeWorker:
         elif does not in (NO_ITEMS, GARBAGE):
             for token in (300, 301):
                 home.sendall(item({"token_ids": [token]}))
+        if self.error:
+            home.sendall(two_part(b"", json.dumps({"data": self.error, "complete_final": False}).encode()))
         if does == BREAK_AFTER_TOKENS:
             return
         if does == ERROR_ITEM:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dynamo-router: routing for other components, selection and index service, on loopback."""
 
+import contextlib
 import copy
 import json
 import os
@@ -182,6 +183,107 @@ def test_another_worker_takes_over_before_the_first_item(eventless, behaviour):
         fake.close()
 
 
+# --- a worker that is lost after its first item ---
+
+@pytest.mark.parametrize("limit_of", ["flag", "card", "nobody"])
+def test_a_worker_killed_in_the_middle(tmp_path, limit_of):
+    """kill -9: with a limit the caller sees one whole stream; without one a broken stream, as from the reference's router."""
+    with RouterStack(tmp_path, events=False) as stack:
+        card = ("--migration-limit", 1) if limit_of == "card" else ()
+        workers = [stack.mocker(*card, speedup=1) for _ in range(2)]
+        stack.route("--no-kv-events", *(("--migration-limit", 1) if limit_of == "flag" else ()))
+        stack.ready(2)
+        homes = [plane_caller.start(stack.generate, request(prompt(seed), n=200)) for seed in range(6)]
+        streams = [plane_caller.items(home) for home in homes]
+        heads = [next(stream) for stream in streams]
+        workers[0].kill()
+        ends = []
+        for head, stream in zip(heads, streams):
+            items = [head]
+            try:
+                items.extend(stream)
+            except EOFError:
+                items.append(None)
+            ends.append(items)
+        broken = sum(items[-1] is None for items in ends)
+        for items in ends:
+            if items[-1]:
+                outputs = [item["data"] for item in items]
+                assert sum(len(output["token_ids"]) for output in outputs) == 200
+                usage = outputs[-1]["completion_usage"]
+                assert (usage["prompt_tokens"], usage["completion_tokens"]) == (8 * BLOCK, 200)
+                assert [output["finish_reason"] for output in outputs if output.get("finish_reason")] == ["length"]
+        moved = stack.metric("commutator_router_migrations_total")
+        lost = broken if limit_of == "nobody" else moved
+        assert 1 <= lost <= 5 and broken * moved == 0, "some ran here, some there"
+
+
+@pytest.fixture
+def tellers(tmp_path):
+    """Two workers whose words depend on their place, behind a router that lets requests move twice."""
+    with RouterStack(tmp_path, events=False) as stack:
+        mocker = stack.mocker()
+        stack.route("--no-kv-events", "--migration-limit", "2", "--migration-max-seq-len", "1000")
+        stack.ready(1)
+        fakes = [fake_worker.FakeWorker(stack.kv, fake_worker.STORY, worker_id) for worker_id in (0xaaa1, 0xaaa2)]
+        try:
+            stack.ready(3)
+            mocker.stop()
+            stack.ready(2)
+            yield stack, fakes
+        finally:
+            for fake in fakes:
+                fake.close()
+
+
+@pytest.mark.parametrize("breaks", [[5], [5, 11], [24]])
+def test_what_another_worker_is_asked_for(tellers, breaks):
+    stack, fakes = tellers
+    tokens = prompt(3)
+    whole = plane_caller.call(stack.generate, request(tokens, n=24))
+    places = [len(tokens) + said for said in breaks]
+    for fake in fakes:
+        fake.bodies.clear()
+        fake.break_at = places
+    answer = plane_caller.call(stack.generate, request(tokens, n=24))
+    words = lambda items: [token for item in items for token in item["token_ids"]]
+    assert words(answer) == words(whole) and answer[-1]["finish_reason"] == "length"
+    asked = sorted((body for fake in fakes for body in fake.bodies), key=lambda body: len(body["token_ids"]))
+    said = [0, *breaks] if breaks != [24] else [0]  # only its farewell was missing
+    assert [body["token_ids"] for body in asked] == [tokens + words(whole)[:n] for n in said]
+    assert [body["stop_conditions"]["max_tokens"] for body in asked] == [24 - n for n in said]
+    if breaks != [24]:
+        assert answer[-1]["completion_usage"] == whole[-1]["completion_usage"]
+    assert stack.metric("commutator_router_migrations_total") == len(said) - 1
+
+
+@pytest.mark.parametrize("breaks,size,more", [([5, 7, 9], 8, {}), ([5], 70, {}),
+                                              ([5], 8, {"sampling_options": {"guided_decoding": {"json": {}}}})],
+                         ids=["limit reached", "too long", "grammar"])
+def test_what_does_not_move_breaks(tellers, breaks, size, more):
+    """As if the worker had been the caller's own."""
+    stack, fakes = tellers
+    tokens = prompt(4, blocks=size)
+    for fake in fakes:
+        fake.break_at = [len(tokens) + said for said in breaks]
+    if len(breaks) > 1:
+        fakes[1].break_at = fakes[0].break_at
+    with pytest.raises(EOFError):
+        plane_caller.call(stack.generate, request(tokens, n=24, **more))
+    assert stack.metric("commutator_router_migrations_total") == len(breaks) - 1
+
+
+def test_an_error_keeps_its_type(tellers):
+    """1.x tells by it whether a request may be sent elsewhere."""
+    stack, fakes = tellers
+    told = {"event": "error", "comment": ["no"], "error": {"error_type": {"Backend": "InvalidArgument"}, "message": "no"}}
+    for fake in fakes:
+        fake.behaviour = lambda body: iter(())
+        fake.error = told
+    home = plane_caller.start(stack.generate, request(prompt(5)))
+    assert [item for item in plane_caller.items(home)] == [told]
+
+
 def test_a_caller_that_leaves_ends_the_worker_s_stream(eventless):
     fake = fake_worker.FakeWorker(eventless.kv, fake_worker.FLOOD)
     try:
@@ -198,9 +300,10 @@ def test_a_caller_that_leaves_ends_the_worker_s_stream(eventless):
         fake.close()
 
 
-def test_our_frontend_can_sit_in_front_of_it(eventless, tmp_path):
-    """The router's endpoint as a worker: a card of its own makes it one."""
-    kv = eventless.kv
+@contextlib.contextmanager
+def behind_a_frontend(stack, *flags):
+    """The router's endpoint as a worker of the model "routed": a card of its own makes it one."""
+    kv = stack.kv
     card_path = next((kv / "v1/mdc").glob("dynamo%2Fbackend%2Fgenerate%2F*"))
     card = json.loads(card_path.read_text())
     router_id, _ = plane_caller.address_of(kv, "dynamo", "router", "generate")[0]
@@ -208,18 +311,41 @@ def test_our_frontend_can_sit_in_front_of_it(eventless, tmp_path):
     card["card_json"].update(display_name="routed", slug="routed")
     path = kv / "v1/mdc" / f"dynamo%2Frouter%2Fgenerate%2F{router_id:x}"
     path.write_text(json.dumps(card))
-    router_port = eventless.port
-    eventless.frontend("--router-mode", "round-robin")
+    router_port = stack.port
+    stack.frontend("--router-mode", "round-robin", *flags)
     try:
-        until("both models are served", lambda: sorted(eventless.models()) == [MODEL, "routed"])
+        until("both models are served", lambda: sorted(stack.models()) == [MODEL, "routed"])
         os.utime(path)
-        answer = eventless.chat("through two routers", model="routed")
-        assert answer.text and len(routes(eventless)) == 1
-        assert not eventless.loads()
-        assert eventless.front.stop() == 0
+        yield
+        assert not stack.loads()
+        assert stack.front.stop() == 0
     finally:
         path.unlink()
-        eventless.front, eventless.port = None, router_port
+        stack.front, stack.port = None, router_port
+
+
+def test_our_frontend_can_sit_in_front_of_it(eventless):
+    with behind_a_frontend(eventless):
+        answer = eventless.chat("through two routers", model="routed")
+        assert answer.text and len(routes(eventless)) == 1
+
+
+def test_the_frontend_in_front_of_it_migrates(tmp_path):
+    """As in the reference, where the router only breaks off: it is asked again, and knows another worker."""
+    with RouterStack(tmp_path, events=False) as stack:
+        workers = [stack.mocker(speedup=1) for _ in range(2)]
+        stack.route("--no-kv-events")
+        stack.ready(2)
+        with behind_a_frontend(stack, "--migration-limit", 1):
+            streams = [stack.stream(f"{i}", model="routed", max_tokens=200, ignore_eos=True,
+                                    stream_options={"include_usage": True}) for i in range(4)]
+            heads = [next(stream.events) for stream in streams]
+            workers[0].kill()
+            for head, stream in zip(heads, streams):
+                events = [head, *stream.events]
+                assert not any(event for event, _ in events), events
+                assert json.loads(events[-2][1])["usage"]["completion_tokens"] == 200
+            assert stack.metric("dynamo_frontend_model_migration_total", model="routed", migration_type="ongoing_request") >= 1
 
 
 def test_requests_wait_for_room(tmp_path):

@@ -41,18 +41,6 @@ void request_remember(struct request *rq, const uint32_t *ids, size_t n)
     rq->said.len += n;
 }
 
-bool request_error_is_loss(const struct wire_item *item)
-{
-    static const char *const types[] = {
-        "CannotConnect",    "Disconnected",           "ConnectionTimeout",       "ResponseTimeout",
-        "WorkerOverloaded", "Backend.EngineShutdown", "Backend.StreamIncomplete"};
-
-    for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (str_is(item->error_type, types[i]))
-            return true;
-    return str_starts(item->error, STR("Stream ended before generation completed"));
-}
-
 bool request_can_migrate(const struct request *rq)
 {
     return is_movable(rq) && rq->n_migrations < limit_of(rq) && rq->said.len > 0;

@@ -450,7 +450,7 @@ static void on_item(void *arg, const struct wire_item *item)
         return;
     rq->n_items++;
     if (item->is_error) {
-        if (request_error_is_loss(item)) {
+        if (wire_item_is_loss(item)) {
             worker_lost(rq, "lost_behind", item->error);
             return;
         }

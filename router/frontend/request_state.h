@@ -153,8 +153,6 @@ void request_resume(struct request *rq);
 /* request_migrate.c */
 /* Keeps what is to be replayed if the worker is lost. */
 void request_remember(struct request *rq, const uint32_t *ids, size_t n);
-/* Whether an error that a worker tells of is the loss of one, itself or behind it. */
-bool request_error_is_loss(const struct wire_item *item);
 bool request_can_migrate(const struct request *rq);
 /* Goes on at another worker. The stream has ended, or is cut now. */
 void request_migrate(struct request *rq, const char *reason);

@@ -80,8 +80,6 @@ static const char *const NOT_HERE[] = {
     "routing-file",
     "enforce-disagg",
     "router-session-affinity-ttl-secs",
-    "migration-limit",
-    "migration-max-seq-len",
     "DYN_RUNTIME_INHIBITED_DURATION_SECS",
     "DYN_HTTP_BODY_LIMIT_MB",
     "COMMUTATOR_ROUTING_CONFIGMAP",

@@ -80,6 +80,7 @@ static void put_worker(struct route_service *s, const struct worker *w, bool is_
                                .n_taints = card->n_taints};
 
     set_address(s, w->id, w->address);
+    s->pool.card_migration_limit = card->migration_limit;
     if (!scheduler_put_worker(s->pool.scheduler, &info))
         log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
     metric_set(s->workers, (double)scheduler_workers(s->pool.scheduler));
@@ -375,6 +376,9 @@ static void init_metrics(struct route_service *s)
         series(s, "dynamo_component_errors_total", "Requests that failed", METRIC_COUNTER);
     s->pool.retries = series(s, "commutator_router_retries_total",
                              "Requests sent to another worker", METRIC_COUNTER);
+    s->pool.migrations =
+        series(s, "commutator_router_migrations_total",
+               "Requests whose worker was lost and another went on", METRIC_COUNTER);
     s->workers = series(s, "commutator_router_workers", "Workers known", METRIC_GAUGE);
 }
 
@@ -448,6 +452,8 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
     s->pool.loop = l;
     s->pool.scheduler = scheduler_new((uint32_t)o->block_size, &o->base.route);
     s->pool.track_output_blocks = o->base.route.track_output_blocks;
+    s->pool.migration_limit = o->base.migration_limit;
+    s->pool.migration_tokens_max = o->base.migration_tokens_max;
     s->pool.ended = on_ended;
     s->pool.arg = s;
     list_init(&s->pool.streams);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/base/arena.h"
 #include "lib/base/digest.h"
@@ -43,6 +44,11 @@ struct route_stream {
     size_t n_failed, n_items;
     bool started; /* the caller has our prologue */
     uint64_t n_output, n_output_blocks;
+    struct {
+        uint32_t *ids;
+        size_t len, cap;
+    } said; /* by the worker of now, kept as long as another may go on */
+    uint64_t n_migrations;
     uint64_t decision_seq; /* record of the decision under way, 0 = none */
     uint64_t t_start_ns, t_first_ns;
     struct engine_output_reader reader;
@@ -175,6 +181,7 @@ static void stream_free(struct route_stream *s)
     s->booking = booking_end(s->booking, clock_now_ns(), false);
     route_decision_done(&s->decision);
     engine_output_reader_done(&s->reader);
+    free(s->said.ids);
     arena_free(s->arena);
     list_remove(&s->link);
     p->n_streams--;
@@ -192,6 +199,8 @@ static void fail(struct route_stream *s, const char *why)
     note_end(s, DECISION_FAILED);
     if (!s->started) {
         plane_request_refuse(s->request, str_from(why));
+    } else if (s->in.n_said) {
+        plane_request_abort(s->request); /* nobody went on: as if none had been asked to */
     } else {
         plane_request_error(s->request, str_from(why));
         plane_request_finish(s->request);
@@ -218,6 +227,7 @@ static void on_caller_drained(void *arg)
 /* --- the worker's stream ---------------------------------------------------------------------- */
 
 static void send_on(struct route_stream *s);
+static void on_finished(void *arg);
 
 static void retry(struct route_stream *s, const char *reason)
 {
@@ -230,6 +240,7 @@ static void retry(struct route_stream *s, const char *reason)
              LOG_VIEW("request_id", request_id(s)), LOG_U64("worker_id", worker),
              LOG_STR("why", reason));
     s->failed[s->n_failed++] = worker;
+    s->n_items = 0;
     if (s->n_failed == ATTEMPTS || s->in.backend_instance_id.set) {
         fail(s, reason);
         return;
@@ -273,18 +284,89 @@ static void note_output(struct route_stream *s, size_t n)
     booking_output_block(s->booking, decay);
 }
 
+/* --- migration -------------------------------------------------------------------------------- */
+
+static bool is_movable(const struct route_stream *s)
+{
+    uint64_t limit = MAX(s->pool->migration_limit, s->pool->card_migration_limit);
+
+    return s->n_migrations < limit && !s->in.immovable && !s->in.backend_instance_id.set;
+}
+
+static void remember(struct route_stream *s, const struct engine_output *o)
+{
+    uint64_t max = s->pool->migration_tokens_max;
+
+    if (!o->n_token_ids || !is_movable(s))
+        return;
+    if (max && s->in.n_tokens + s->said.len + o->n_token_ids > max) {
+        s->in.immovable = true;
+        return;
+    }
+    if (s->said.len + o->n_token_ids > s->said.cap) {
+        s->said.cap = 2 * s->said.cap + o->n_token_ids;
+        s->said.ids = xreallocarray(s->said.ids, s->said.cap, sizeof(*s->said.ids));
+    }
+    memcpy(s->said.ids + s->said.len, o->token_ids, o->n_token_ids * sizeof(*o->token_ids));
+    s->said.len += o->n_token_ids;
+}
+
+static bool can_migrate(const struct route_stream *s)
+{
+    return s->said.len > 0 && is_movable(s);
+}
+
+/* All was said but the farewell. */
+static void finish_for_worker(struct route_stream *s)
+{
+    const struct engine_output last = {.finish = FINISH_LENGTH};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    engine_output_put(&out, &last);
+    plane_request_item(s->request, buf_str(&out));
+    on_finished(s);
+}
+
+/* The stream has ended, and the caller need not know. */
+static void migrate(struct route_stream *s, const char *reason)
+{
+    uint64_t worker = chosen(s).worker_id;
+
+    if (routed_request_left(&s->in, s->said.len) == 0) {
+        finish_for_worker(s);
+        return;
+    }
+    s->booking = booking_end(s->booking, clock_now_ns(), false);
+    note_end(s, DECISION_RETRIED);
+    s->n_migrations++;
+    metric_add(s->pool->migrations, 1);
+    log_warn(&LG, "worker was lost, another one goes on", LOG_VIEW("request_id", request_id(s)),
+             LOG_U64("worker_id", worker), LOG_STR("why", reason), LOG_U64("tokens", s->said.len),
+             LOG_U64("migration", s->n_migrations));
+    routed_request_extend(s->arena, &s->in, s->said.ids, s->said.len);
+    s->said.len = 0;
+    s->n_output = s->n_output_blocks = 0;
+    hash_prompt(s);
+    s->failed[0] = worker; /* what failed before may have come back */
+    s->n_failed = 1;
+    s->n_items = 0;
+    send_on(s);
+}
+
 /* An external caller may keep the books itself (enable_local_updates=false). */
 static void watch_output(struct route_stream *s, struct str data)
 {
     struct engine_output o;
     struct err e;
 
+    if (engine_output_parse(&s->reader, data, &o, &e) < 0)
+        return;
+    remember(s, &o);
     if (s->in.enable_local_updates.set && !s->in.enable_local_updates.v)
         return;
     if (s->n_output > 0)
         booking_touch(s->booking, clock_now_ns());
-    if (engine_output_parse(&s->reader, data, &o, &e) == 0)
-        note_output(s, o.n_token_ids);
+    note_output(s, o.n_token_ids);
 }
 
 /* The worker took the request, possibly the second one that was asked. */
@@ -297,18 +379,34 @@ static void on_started(void *arg)
     s->started = true;
 }
 
+static void forward_counted(struct route_stream *s, struct str data)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    routed_output_put(&out, data, &s->in);
+    plane_request_item(s->request, buf_str(&out));
+}
+
 static void on_item(void *arg, const struct wire_item *item)
 {
     struct route_stream *s = arg;
 
     s->n_items++;
-    if (item->is_error) {
-        plane_request_error(s->request, item->error);
+    if (wire_item_is_loss(item) && (s->n_items == 1 || can_migrate(s))) {
+        s->stream = plane_stream_cancel(s->stream);
+        if (s->n_items == 1)
+            retry(s, "lost_behind");
+        else
+            migrate(s, "lost_behind");
         return;
     }
     if (item->data.len)
         watch_output(s, item->data);
-    plane_request_item_raw(s->request, item->raw);
+    if (s->in.n_said && item->data.len)
+        forward_counted(s, item->data);
+    else
+        plane_request_item_raw(s->request,
+                               item->raw); /* errors too: their type tells the caller more */
 }
 
 static void on_batch_end(void *arg)
@@ -339,6 +437,8 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
         retry(s, plane_failure_name(kind));
     } else if (s->n_items == 0) {
         fail(s, text);
+    } else if (plane_failure_is_migratable(kind) && can_migrate(s)) {
+        migrate(s, plane_failure_name(kind));
     } else {
         /* The caller sees what we saw, a stream without an end, and may migrate. */
         note_end(s, DECISION_FAILED);

@@ -7,7 +7,9 @@
  *        ◀──────────── items, at the pace of the caller ────────────────────────┘
  *
  * A request holds at most one booking and one stream and gives both back on every way out. Until
- * its first item another worker may take over. One loop thread.
+ * its first item another worker may take over, and later too where the limit of migrations allows it:
+ * what the lost one said is part of the prompt then, and the caller sees one stream. Without a limit,
+ * as in the reference, the caller sees a broken stream, and may migrate itself. One loop thread.
  */
 #pragma once
 
@@ -39,7 +41,9 @@ struct route_pool {
     struct list streams;
     size_t n_streams;
     bool track_output_blocks;
-    struct metric *requests, *inflight, *retries, *refused;
+    uint64_t migration_limit, card_migration_limit; /* the higher one counts */
+    uint64_t migration_tokens_max;                  /* prompt and output, 0 = no limit */
+    struct metric *requests, *inflight, *retries, *refused, *migrations;
     void (*ended)(void *arg); /* a request has ended */
     void *arg;
 };

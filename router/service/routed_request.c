@@ -2,6 +2,7 @@
 #include "router/service/routed_request.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "lib/base/arena.h"
@@ -15,6 +16,10 @@ static const struct field ROUTING[] = {
     {"dp_rank", FIELD_U32, AT(dp_rank)},
     {"expected_output_tokens", FIELD_U32, AT(expected_output_tokens)},
     {"enable_local_updates", FIELD_BOOL, AT(enable_local_updates)},
+};
+static const struct field STOP[] = {
+    {"max_tokens", FIELD_U64, AT(max_tokens)},
+    {"min_tokens", FIELD_U64, AT(min_tokens)},
 };
 static const struct field OVERRIDES[] = {
     {"overlap_score_weight", FIELD_F64, AT(overlap_weight)},
@@ -43,15 +48,43 @@ static void pull_object(struct json_pull *p, const struct field *table, size_t n
             skip_pull(p);
 }
 
-static void pull_routing(struct json_pull *p, struct routed_request *rq)
+/* Members of the object by @table, and its text. */
+static void pull_part(struct json_pull *p, const struct field *table, size_t n,
+                      struct routed_request *rq, struct str *ret_text)
 {
     struct json_pull inner = *p;
 
-    pull_object(&inner, ROUTING, ARRAY_LEN(ROUTING), rq);
+    pull_object(&inner, table, n, rq);
     if (inner.error)
         json_pull_fail(p, inner.error);
     else
-        json_text_pull(p, &rq->routing);
+        json_text_pull(p, ret_text);
+}
+
+/* Whether the value is an object whose member @wanted is there and not null; then it was read over. */
+static bool pull_has(struct json_pull *p, const char *wanted)
+{
+    struct str key, text = STR_NULL;
+
+    if (json_pull_peek(p) != JSON_KIND_OBJECT || !json_pull_object(p)) {
+        skip_pull(p);
+        return false;
+    }
+    while (json_pull_key(p, &key)) {
+        if (str_is(key, wanted))
+            json_text_pull(p, &text);
+        else
+            skip_pull(p);
+    }
+    return text.len > 0;
+}
+
+static void pull_binding(struct json_pull *p, struct routed_request *rq)
+{
+    struct str text = STR_NULL;
+
+    json_text_pull(p, &text);
+    rq->immovable |= text.len > 0;
 }
 
 /* A token takes two bytes of text at least, which bounds their number before any is stored. */
@@ -79,6 +112,25 @@ static void pull_tokens(struct arena *a, struct json_pull *p, struct routed_requ
     rq->n_tokens = n;
 }
 
+static void pull_member(struct arena *a, struct json_pull *p, struct str key,
+                        struct routed_request *rq)
+{
+    if (str_is(key, "token_ids"))
+        pull_tokens(a, p, rq);
+    else if (str_is(key, "routing"))
+        pull_part(p, ROUTING, ARRAY_LEN(ROUTING), rq, &rq->routing);
+    else if (str_is(key, "stop_conditions"))
+        pull_part(p, STOP, ARRAY_LEN(STOP), rq, &rq->stop_conditions);
+    else if (str_is(key, "router_config_override"))
+        pull_object(p, OVERRIDES, ARRAY_LEN(OVERRIDES), rq);
+    else if (str_is(key, "sampling_options"))
+        rq->immovable |= pull_has(p, "guided_decoding");
+    else if (str_is(key, "prefill_result") || str_is(key, "bootstrap_info"))
+        pull_binding(p, rq);
+    else
+        skip_pull(p);
+}
+
 int routed_request_parse(struct arena *a, struct str json, struct routed_request *ret,
                          struct err *e)
 {
@@ -92,16 +144,8 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
     if (rq.bare) {
         pull_tokens(a, &p, &rq);
     } else if (json_pull_object(&p)) {
-        while (json_pull_key(&p, &key)) {
-            if (str_is(key, "token_ids"))
-                pull_tokens(a, &p, &rq);
-            else if (str_is(key, "routing"))
-                pull_routing(&p, &rq);
-            else if (str_is(key, "router_config_override"))
-                pull_object(&p, OVERRIDES, ARRAY_LEN(OVERRIDES), &rq);
-            else
-                skip_pull(&p);
-        }
+        while (json_pull_key(&p, &key))
+            pull_member(a, &p, key, &rq);
     }
     r = json_pull_end(&p, e);
     if (r < 0)
@@ -126,8 +170,17 @@ static void put_member(struct buf *out, bool *comma, struct str key, struct str 
     buf_put_str(out, json);
 }
 
+static bool is_among(struct str key, const char *const *names)
+{
+    for (; *names; names++)
+        if (str_is(key, *names))
+            return true;
+    return false;
+}
+
 /* Copies the object's members but @without, and returns which of DEFAULTS were among them. */
-static uint32_t put_members(struct buf *out, bool *comma, struct str json, const char *without)
+static uint32_t put_members(struct buf *out, bool *comma, struct str json,
+                            const char *const *without)
 {
     struct json_pull p;
     struct str key, value = STR_NULL;
@@ -137,7 +190,7 @@ static uint32_t put_members(struct buf *out, bool *comma, struct str json, const
     if (!json_pull_object(&p))
         return 0;
     while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
-        if (str_is(key, without))
+        if (is_among(key, without))
             continue;
         for (size_t i = 0; i < ARRAY_LEN(DEFAULTS); i++)
             if (str_is(key, DEFAULTS[i].key))
@@ -147,18 +200,120 @@ static uint32_t put_members(struct buf *out, bool *comma, struct str json, const
     return seen;
 }
 
+static uint64_t less(uint64_t v, uint64_t by)
+{
+    return v - MIN(v, by);
+}
+
+/* Tokens and limits of what is left to do. */
+static uint32_t put_rest(struct buf *out, bool *comma, const struct routed_request *rq)
+{
+    static const char *const LIMITS[] = {"max_tokens", "min_tokens", NULL};
+    AUTO(buf_done) struct buf part = BUF_NULL;
+    struct json_put j = json_put_on(&part);
+    bool inner = false;
+
+    json_put_u32_array(&j, rq->tokens, rq->n_tokens);
+    put_member(out, comma, STR("token_ids"), buf_str(&part));
+    put_member(out, comma, STR("stop_conditions"), STR("{"));
+    (void)put_members(out, &inner, rq->stop_conditions, LIMITS);
+    for (size_t i = 0; i < ARRAY_LEN(STOP); i++) {
+        const struct opt_u64 *v = (const void *)((const char *)rq + STOP[i].offset);
+
+        if (!v->set)
+            continue;
+        buf_printf(out, "%s\"%s\":%" PRIu64, inner ? "," : "", STOP[i].key, less(v->v, rq->n_said));
+        inner = true;
+    }
+    buf_put_char(out, '}');
+    return 1u << 1;
+}
+
 void routed_request_put(struct buf *out, struct str json, const struct routed_request *rq,
                         uint32_t dp_rank)
 {
+    static const char *const ROUTED[] = {"routing", NULL};
+    static const char *const MOVED[] = {"routing", "token_ids", "stop_conditions", NULL};
+    static const char *const RANK[] = {"dp_rank", NULL};
     bool comma = false, inner_comma = false;
     uint32_t seen;
 
     buf_put_char(out, '{');
-    seen = put_members(out, &comma, json, "routing");
+    seen = put_members(out, &comma, json, rq->n_said ? MOVED : ROUTED);
+    if (rq->n_said)
+        seen |= put_rest(out, &comma, rq);
     for (size_t i = 0; i < ARRAY_LEN(DEFAULTS); i++)
         if (!(seen & 1u << i))
             put_member(out, &comma, str_from(DEFAULTS[i].key), str_from(DEFAULTS[i].json));
     put_member(out, &comma, STR("routing"), STR("{"));
-    (void)put_members(out, &inner_comma, rq->routing, "dp_rank");
+    (void)put_members(out, &inner_comma, rq->routing, RANK);
     buf_printf(out, "%s\"dp_rank\":%u}}", inner_comma ? "," : "", dp_rank);
+}
+
+/* --- another worker goes on ------------------------------------------------------------------- */
+
+void routed_request_extend(struct arena *a, struct routed_request *rq, const uint32_t *said,
+                           size_t n)
+{
+    uint32_t *all = arena_alloc(a, (rq->n_tokens + n) * sizeof(*all));
+
+    memcpy(all, rq->tokens, rq->n_tokens * sizeof(*all));
+    memcpy(all + rq->n_tokens, said, n * sizeof(*all));
+    rq->tokens = all;
+    rq->n_tokens += n;
+    rq->n_said += n;
+}
+
+uint64_t routed_request_left(const struct routed_request *rq, size_t n_said_since)
+{
+    return rq->max_tokens.set ? less(rq->max_tokens.v, rq->n_said + n_said_since) : UINT64_MAX;
+}
+
+/* The counts of one worker; what it took for prompt and was said before counts as said. */
+static void put_usage(struct buf *out, struct str json, const struct routed_request *rq)
+{
+    static const char *const COUNTS[] = {"prompt_tokens", "completion_tokens", NULL};
+    struct json_pull p;
+    struct str key;
+    uint64_t prompt = 0, said = 0;
+    bool comma = true;
+
+    json_pull_init(&p, json);
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &key)) {
+            if (str_is(key, COUNTS[0]))
+                (void)json_pull_u64(&p, &prompt);
+            else if (str_is(key, COUNTS[1]))
+                (void)json_pull_u64(&p, &said);
+            else
+                skip_pull(&p);
+        }
+    buf_printf(out, "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64,
+               less(prompt, rq->n_said), said + MIN(prompt, (uint64_t)rq->n_said));
+    (void)put_members(out, &comma, json, COUNTS);
+    buf_put_char(out, '}');
+}
+
+void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq)
+{
+    static const char *const USAGE[] = {"completion_usage", NULL};
+    struct str key, usage = STR_NULL;
+    struct json_pull p;
+    bool comma = false;
+
+    json_pull_init(&p, data);
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &key)) {
+            if (str_is(key, USAGE[0]))
+                json_text_pull(&p, &usage);
+            else
+                skip_pull(&p);
+        }
+    buf_put_char(out, '{');
+    (void)put_members(out, &comma, data, USAGE);
+    if (usage.len) {
+        put_member(out, &comma, str_from(USAGE[0]), STR_NULL);
+        put_usage(out, usage, rq);
+    }
+    buf_put_char(out, '}');
 }

@@ -4,7 +4,8 @@
  * (wire.md §5.1, router.md §6.2).
  *
  * Only what routing needs is looked at. All other members travel on byte for byte, those that this
- * release does not know included. Pure, thread safe.
+ * release does not know included. A request whose worker was lost goes on with what was said as part
+ * of its prompt (routed_request_extend). Pure, thread safe.
  */
 #pragma once
 
@@ -28,6 +29,12 @@ struct routed_request {
     struct opt_bool enable_local_updates;
     struct opt_f64 overlap_weight, temperature; /* of `router_config_override` */
     struct str routing;                         /* the object's text; empty when absent or null */
+    struct str stop_conditions;                 /* likewise */
+    struct opt_u64 max_tokens, min_tokens;      /* of them */
+    /* Bound to one worker: by a grammar, whose state is in the engine, or by a prompt that was computed
+     * elsewhere for it. */
+    bool immovable;
+    size_t n_said; /* of the tokens, those that lost workers said */
 };
 
 /*
@@ -39,6 +46,17 @@ MUST_CHECK int routed_request_parse(struct arena *a, struct str json, struct rou
 /*
  * Appends @json with routing.dp_rank = @dp_rank. Members that workers insist on and a caller may
  * leave out (model, stop_conditions …) are added with their defaults. @json was parsed, and is not bare.
+ * With n_said, tokens and limits are those that are left to do.
  */
 void routed_request_put(struct buf *out, struct str json, const struct routed_request *rq,
                         uint32_t dp_rank);
+/* A worker has said @said and was lost: it is part of the prompt now, copied into @a. */
+void routed_request_extend(struct arena *a, struct routed_request *rq, const uint32_t *said,
+                           size_t n);
+/* Tokens that may still be said; UINT64_MAX without a limit. */
+uint64_t routed_request_left(const struct routed_request *rq, size_t n_said_since);
+/*
+ * Appends the engine output @data of the worker that goes on with @rq, its usage counted as if one
+ * worker had done it all.
+ */
+void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq);

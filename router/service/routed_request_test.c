@@ -93,8 +93,68 @@ static void test_fills_in_what_workers_insist_on(void **state)
                     "\"annotations\":[],\"routing\":{\"dp_rank\":2}}");
 }
 
+static void test_says_what_must_not_move(void **state)
+{
+    static const struct {
+        const char *json;
+        bool immovable;
+    } cases[] = {
+        {"{\"token_ids\":[1],\"sampling_options\":{\"guided_decoding\":null},"
+         "\"prefill_result\":null,\"bootstrap_info\":null}",
+         false},
+        {"{\"token_ids\":[1],\"sampling_options\":null}", false},
+        {"{\"token_ids\":[1],\"sampling_options\":{\"n\":1,\"guided_decoding\":{\"json\":{}}}}",
+         true},
+        {"{\"token_ids\":[1],\"prefill_result\":{}}", true},
+        {"{\"token_ids\":[1],\"bootstrap_info\":{\"bootstrap_room\":1}}", true},
+    };
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct routed_request rq;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(parse(a, cases[i].json, &rq), 0);
+        assert_int_equal(rq.immovable, cases[i].immovable);
+    }
+}
+
+static void test_what_is_left_when_a_worker_is_lost(void **state)
+{
+    static const char json[] =
+        "{\"token_ids\":[1,2],\"stop_conditions\":{\"min_tokens\":1,\"stop\":[\"x\"],"
+        "\"max_tokens\":5},\"sampling_options\":{},\"output_options\":{},\"eos_token_ids\":[],"
+        "\"annotations\":[],\"model\":\"m\"}";
+    static const uint32_t said[] = {7, 8};
+    AUTO(arena_free) struct arena *a = arena_new();
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(buf_done) struct buf counted = BUF_NULL;
+    struct routed_request rq;
+
+    (void)state;
+    assert_int_equal(parse(a, json, &rq), 0);
+    assert_int_equal(routed_request_left(&rq, 4), 1);
+    routed_request_extend(a, &rq, said, ARRAY_LEN(said));
+    assert_int_equal(routed_request_left(&rq, 1), 2);
+    assert_int_equal(routed_request_left(&rq, 9), 0);
+    routed_request_put(&out, STR(json), &rq, 0);
+    assert_string_equal(buf_cstr(&out),
+                        "{\"sampling_options\":{},\"output_options\":{},\"eos_token_ids\":[],"
+                        "\"annotations\":[],\"model\":\"m\",\"token_ids\":[1,2,7,8],"
+                        "\"stop_conditions\":{\"stop\":[\"x\"],\"max_tokens\":3,"
+                        "\"min_tokens\":0},\"routing\":{\"dp_rank\":0}}");
+    routed_output_put(&counted,
+                      STR("{\"token_ids\":[],\"completion_usage\":{\"prompt_tokens\":4,"
+                          "\"completion_tokens\":3,\"total_tokens\":7},\"index\":0}"),
+                      &rq);
+    assert_string_equal(buf_cstr(&counted),
+                        "{\"token_ids\":[],\"index\":0,\"completion_usage\":{\"prompt_tokens\":2,"
+                        "\"completion_tokens\":5,\"total_tokens\":7}}");
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_reads_what_routing_needs), T(test_refuses_what_cannot_be_routed),
-                    T(test_changes_nothing_but_the_rank), T(test_fills_in_what_workers_insist_on));
+                    T(test_changes_nothing_but_the_rank), T(test_says_what_must_not_move),
+                    T(test_what_is_left_when_a_worker_is_lost),
+                    T(test_fills_in_what_workers_insist_on));
 }

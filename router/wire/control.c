@@ -392,6 +392,20 @@ int wire_item_parse(struct str body, struct buf *scratch, struct wire_item *ret,
     return 0;
 }
 
+bool wire_item_is_loss(const struct wire_item *item)
+{
+    static const char *const types[] = {
+        "CannotConnect",    "Disconnected",           "ConnectionTimeout",       "ResponseTimeout",
+        "WorkerOverloaded", "Backend.EngineShutdown", "Backend.StreamIncomplete"};
+
+    if (!item->is_error)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (str_is(item->error_type, types[i]))
+            return true;
+    return str_starts(item->error, STR("Stream ended before generation completed"));
+}
+
 void wire_item_put(struct buf *out, struct str data)
 {
     buf_put_cstr(out, "{\"data\":{\"data\":");

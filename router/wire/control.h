@@ -69,6 +69,9 @@ struct wire_item {
 MUST_CHECK int wire_item_parse(struct str body, struct buf *scratch, struct wire_item *ret,
                                struct err *e);
 
+/* Whether it is an error that tells of the loss of a worker, itself or one behind it. */
+bool wire_item_is_loss(const struct wire_item *item);
+
 /* {"data":{"data":@data},"complete_final":false}; bodies only, framing is two_part's. */
 void wire_item_put(struct buf *out, struct str data);
 /* {"data":@raw,"complete_final":false}: no annotation around it (recovery queries) */
