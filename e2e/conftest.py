@@ -8,7 +8,9 @@ fail when CI=true, so that a green run in CI means that everything ran.
 import contextlib
 import os
 import pathlib
+import random
 import shlex
+import socket
 import subprocess
 
 import pytest
@@ -85,6 +87,27 @@ class Kube:
             if holds(objects):
                 return objects
         pytest.fail(f"{kind} in {namespace}: not as expected after {seconds} s")
+
+
+# Below the range of which the kernel takes ports for outgoing connections, and below a cluster's NodePorts.
+PORTS = range(10000, 30000)
+_given = set()
+
+
+def free_port():
+    """A port for a program that cannot tell which one it got, or that has to come back on the one it had.
+
+    Nothing else takes it meanwhile: one that bind() chose would be free to every connection of every other
+    program, and a client that tries again and again may even be connected to itself by it.
+    """
+    while True:
+        port = random.choice(PORTS)
+        if port in _given:
+            continue
+        _given.add(port)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 def program(name):

@@ -80,7 +80,7 @@ class FakeHub:
             self.breaks -= broken
             self.damages -= damaged and not broken
         if self.held:
-            self.held.wait(30)
+            self.held.wait(60)
         part = body[begin:]
         if asked:
             head["Content-Range"] = f"bytes {begin}-{len(body) - 1}/{len(body)}"

@@ -5,23 +5,16 @@ The engine is a mocker that tells nobody of its cache but by ZeroMQ, as vLLM doe
 Dynamo too, so that there is somebody to send requests to."""
 
 import re
-import socket
 
 import pytest
 
-from conftest import program, reference_python, run
+from conftest import free_port, program, reference_python, run
 from stack import COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, parse_metrics, until
 from test_interop import request
 
 PROMPT = list(range(1000, 1320))
 BLOCKS = 20
 CHANNELS = ("stream", "component", "endpoint")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @pytest.fixture
@@ -131,10 +124,10 @@ def test_their_router_hears_it(stack, release, channel):
             assert front.alive(), front.log()[-2000:]
             return False
     process = bridge(stack, channel)
-    until("their frontend serves our worker", answers, 60)
+    until("their frontend serves our worker", answers)
 
     def cached(): # 1.x names no blocks: of 20 to compute and 20 active the former are spared
         assert request(port, COMPLETIONS, body)[0] == 200
         return f"with {BLOCKS} cached blocks" in front.log() or re.search(r"logit\S*=\S*20\.0", front.log())
-    until("their router has seen the engine's events", cached, 30)
+    until("their router has seen the engine's events", cached)
     assert told(process, "commutator_bridge_events_sent_total") >= 1

@@ -10,12 +10,11 @@ keys, finish reasons, usage. Behind ours they must be the same to the letter.
 import http.client
 import json
 import re
-import socket
 from itertools import zip_longest
 
 import pytest
 
-from conftest import program, reference_python
+from conftest import free_port, program, reference_python
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, sse, until
 from test_discovery_etcd import EtcdStack
 
@@ -39,12 +38,6 @@ REQUESTS = [
     (COMPLETIONS, {"prompt": IDS, "max_tokens": 5, "ignore_eos": True, **USAGE}),
     (COMPLETIONS, {"prompt": "Once upon a time", "max_tokens": 1, "ignore_eos": True, "stream": True}),
 ]
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Reference:
@@ -121,7 +114,7 @@ class Front:
 
 def serve(front, *models):
     for model in models:
-        until(f"{front.process.name} serves {model}", lambda: front.serves(model), 60)
+        until(f"{front.process.name} serves {model}", lambda: front.serves(model))
 
 
 class Shape:
@@ -190,8 +183,8 @@ def test_combination(tmp_path, version, discovery, plane, events):
         # and has nothing but what our worker answers.
         until("their events fill our index", lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= 20)
         worker = re.search(r"worker registered worker_id=(\d+)", our_worker.log()).group(1)
-        until("our events fill their index", lambda: cached(reference, worker, 20), 30)
+        until("our events fill their index", lambda: cached(reference, worker, 20))
         if not theirs.old:
             late = theirs.frontend()
-            until("it serves our worker", lambda: "ours-b" in late.models(), 60)
-            until("it has asked for what was before", lambda: cached(late, worker, 20), 30)
+            until("it serves our worker", lambda: "ours-b" in late.models())
+            until("it has asked for what was before", lambda: cached(late, worker, 20))

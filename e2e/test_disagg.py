@@ -8,7 +8,7 @@ import json
 import pytest
 
 from conftest import program
-from stack import CHAT, COMPLETIONS, MODEL, Stack, decisions_of, request_id, until, words
+from stack import CHAT, COMPLETIONS, MODEL, SOON, Stack, decisions_of, request_id, until, words
 
 PREFILLS = "commutator_router_prefills_total"
 
@@ -151,19 +151,19 @@ def test_a_prefill_worker_killed_under_a_prompt(stack, bootstrap):
 
 @pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "synchronous"])
 def test_a_client_that_leaves_during_the_prefill(stack, bootstrap):
-    up(stack, "--router-mode", "kv", bootstrap=bootstrap, prefill_speedup=0.001)  # twenty seconds a prompt
+    up(stack, "--router-mode", "kv", bootstrap=bootstrap, prefill_speedup=0.0002)  # a hundred seconds a prompt
     connection = stack.connect()
     connection.request("POST", CHAT, json.dumps(stack.body(words(100))), {"content-type": "application/json"})
     until("the prompt is with a prefill worker", lambda: prefilling(stack))
     decoding = 1 if bootstrap else 0
     until("both sides are at it", lambda: stack.metric("commutator_plane_streams") == 1 + decoding)
     connection.close()
-    until("both sides are let go", lambda: not stack.loads(), 10)
+    until("both sides are let go", lambda: not stack.loads(), SOON)
     assert sum(stack.decisions().values()) == decoding  # without a prompt no decode worker is chosen
     assert stack.metric("dynamo_frontend_disconnected_clients") == 1
     # The workers dropped it too: they stop at once, although the prompt would take long.
     for process in (*stack.prefills, stack.decode):
-        assert process.stop(5) == 0
+        assert process.stop(SOON) == 0
 
 
 def test_without_prefill_workers_the_decode_workers_do_it_all(stack):

@@ -3,7 +3,6 @@
 the unmodified programs of ai-dynamo, each in the other's place."""
 
 import base64
-import contextlib
 import glob
 import http.client
 import json
@@ -14,7 +13,7 @@ import socket
 
 import pytest
 
-from conftest import program, reference_python, run, unavailable
+from conftest import free_port, program, reference_python, run, unavailable
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, until
 
 
@@ -25,21 +24,13 @@ def etcd_program():
     return program or unavailable("no etcd here (ETCD_BIN)")
 
 
-def free_ports(n):
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(n)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 class EtcdStack(Stack):
     """A stack whose programs find each other through an etcd of its own."""
 
     def __init__(self, folder, events=False, tls=()):
         super().__init__(folder, events)
         self.tls = tls
-        self.client_port, self.peer_port = free_ports(2)
+        self.client_port, self.peer_port = free_port(), free_port()
         self.data = folder / "etcd"
         self.start_etcd()
 
@@ -177,7 +168,7 @@ def test_emptied_etcd_takes_no_healthy_worker(stack):
     until("one is kept", lambda: stack.kept() == 1)
     assert "lost 1 of 3 workers" in stack.notes()
     stack.chat("Hello")  # left by the request path, if it was chosen
-    until("the dead one is given up", lambda: stack.workers() == 2 and stack.kept() == 0, 30)
+    until("the dead one is given up", lambda: stack.workers() == 2 and stack.kept() == 0)
     assert set(stack.instances()) < before  # the same ids as before
     log = stack.front.log()
     assert log.count("lost workers that may be healthy") == log.count("no worker is kept any more") == 1
@@ -190,11 +181,11 @@ def test_stalled_etcd_lets_leases_end(stack):
     stack.ready(2)
     before = stack.instances()
     stack.etcd.pause()
-    until("it is noticed", lambda: not stack.is_up(), 30)
+    until("it is noticed", lambda: not stack.is_up())
     stack.etcd.resume()
-    until("it is back", stack.is_up, 30)
-    until("both have registered again", lambda: stack.instances_in_etcd() == set(before), 30)
-    until("none is kept any more", lambda: stack.kept() == 0, 30)
+    until("it is back", stack.is_up)
+    until("both have registered again", lambda: stack.instances_in_etcd() == set(before))
+    until("none is kept any more", lambda: stack.kept() == 0)
     assert stack.instances() == before and stack.workers() == 2
     assert "worker removed" not in stack.front.log()
 
@@ -319,7 +310,7 @@ def test_our_frontend_serves_their_workers(nats_stack, reference):
     workers = [reference(stack, "mocker", *flags, *(("--enable-local-indexer",) if reference.old else ()))
                for _ in range(2)]
     stack.frontend("--router-mode", "kv")
-    until("both are found", lambda: stack.workers() == 2, 90)
+    until("both are found", lambda: stack.workers() == 2)
     stack.ready(2)
     served = lambda: stack.request("POST", CHAT, stack.body("Hello", max_tokens=7, ignore_eos=True)).status == 200
     until("they answer", served, 30)  # a mocker registers a moment before its engine is there
@@ -338,13 +329,13 @@ def test_our_frontend_serves_their_workers(nats_stack, reference):
     # What a worker has reported last stands as long as it does.
     until("it has reported that it is idle", lambda: not stack.loads())
     workers[0].kill()
-    until("its lease ends, and the store is believed", lambda: len(stack.instances_in_etcd()) == 1, 30)
+    until("its lease ends, and the store is believed", lambda: len(stack.instances_in_etcd()) == 1)
 
 
 def test_their_frontend_drives_our_workers(nats_stack, reference):
     stack = nats_stack
     stack.mocker(workers=2)
-    stack.port, = free_ports(1)
+    stack.port = free_port()
     front = reference(stack, "frontend", "--http-host", "127.0.0.1", "--http-port", stack.port, "--event-plane", "nats")
 
     def served():
@@ -353,7 +344,7 @@ def test_their_frontend_drives_our_workers(nats_stack, reference):
         except OSError:
             assert front.alive(), front.log()[-2000:]
             return False
-    until("their frontend serves our model", served, 90)
+    until("their frontend serves our model", served)
     answer = stack.request("POST", CHAT, stack.body("Hello", max_tokens=7, ignore_eos=True))
     assert answer.usage["completion_tokens"] == 7
     # One that comes later, and one that leaves.

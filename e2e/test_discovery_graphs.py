@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from conftest import reference_python
+from conftest import free_port, reference_python
 from stack import CHAT, COMPLETIONS, MODEL, Stack, until
-from test_discovery_etcd import EtcdStack, free_ports
+from test_discovery_etcd import EtcdStack
 
 
 KV = ("--router-mode", "kv")  # in which answers tell their worker
@@ -140,7 +140,7 @@ def test_as_the_reference(tmp_path, env, theirs):
     with EtcdStack(tmp_path, events=True) as stack:
         stack.start_nats("-js", "-sd", tmp_path / "jetstream")
         mockers = [graph(stack, name) for name in ("gr", "graph", "other")]
-        stack.port, = free_ports(1)
+        stack.port = free_port()
         front = stack.start("reference-frontend", [
             python, "-m", "dynamo.frontend", "--discovery-backend", "etcd", "--http-host", "127.0.0.1",
             "--http-port", stack.port, "--event-plane", "nats"],
@@ -152,8 +152,8 @@ def test_as_the_reference(tmp_path, env, theirs):
             except OSError:
                 assert front.alive(), front.log()[-2000:]
                 return False
-        until("it serves the model", answered, 90)
-        until("by all that it should", lambda: set(served_by(stack, mockers, 12)) == theirs, 30)
+        until("it serves the model", answered)
+        until("by all that it should", lambda: set(served_by(stack, mockers, 12)) == theirs)
         front.kill()
         stack.frontend(*KV, **env)
         stack.ready(len(theirs))

@@ -94,8 +94,8 @@ def test_their_newest_router_finds_our_events(graph):
     python, prompts = reference_python("1.6.1"), [[token] * 20 * 16 for token in (10, 11, 12, 13)]
     for number in range(2):
         front = Newer(graph, python, "zmq", "kubernetes", **graph.pod(f"frontend-{number}"))
-        until("it serves our worker", lambda: front.ask([5]), 60)
-        until("it knows what our worker holds", lambda: all(map(front.knows, prompts)), 30)
+        until("it serves our worker", lambda: front.ask([5]))
+        until("it knows what our worker holds", lambda: all(map(front.knows, prompts)))
     data = graph.metadata("worker-0")["spec"]["data"]
     source, = data["event_sources"].values()
     assert source["metadata"]["recovery_target"]["endpoint"] == f"worker_kv_query_source_{source['publisher_id']:x}"
@@ -210,7 +210,7 @@ def test_api_server_away(graph, tmp_path):
     until("a third one has written itself", lambda: graph.metadata("worker-2"))
     graph.slice(worker_0=True, worker_1=True, worker_2=True)
     door.open()
-    until("it is back", lambda: graph.metric("commutator_discovery_up") == 1, 40)
+    until("it is back", lambda: graph.metric("commutator_discovery_up") == 1)
     until("the third one is there, the lost one still", lambda: graph.workers() == 3)
     until("the lost one is given up", lambda: graph.workers() == 2)
     until("none is kept", lambda: graph.metric("commutator_discovery_kept_workers") == 0)

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 import fake_worker
-from conftest import program, reference_python
+from conftest import free_port, program, reference_python
 from fake_worker import FakeWorker
 from stack import COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, until
-from test_bridge import free_port
 from test_interop import request
 
 BLOCKS = 20
@@ -116,7 +115,7 @@ def test_zmq_of_their_0_9_workers(stack, reference):
     stack.start_nats("-js", "-sd", stack.folder / "jetstream")  # it does not start without
     theirs(stack, reference, "--enable-local-indexer", "--store-kv", "file", DYN_EVENT_PLANE="zmq")
     kv_frontend(stack, DYN_EVENT_PLANE="zmq")
-    until("it is found", lambda: stack.workers() == 1, 60)
+    until("it is found", lambda: stack.workers() == 1)
     stack.ready(1)
     learns(stack)
 
@@ -124,7 +123,7 @@ def test_zmq_of_their_0_9_workers(stack, reference):
 def test_zmq_of_their_newer_workers(stack, newer):
     theirs(stack, newer, DYN_DISCOVERY_BACKEND="file")
     kv_frontend(stack, DYN_EVENT_PLANE="zmq")
-    until("it is found", lambda: stack.workers() == 1, 60)
+    until("it is found", lambda: stack.workers() == 1)
     stack.ready(1)
     learns(stack)
 
@@ -139,7 +138,7 @@ def test_late_frontend_learns_from_their_workers(stack, request, generation):
     else:
         theirs(stack, python, DYN_DISCOVERY_BACKEND="file")
     kv_frontend(stack, DYN_EVENT_PLANE="zmq")
-    until("it is found", lambda: stack.workers() == 1, 60)
+    until("it is found", lambda: stack.workers() == 1)
     stack.ready(1)
     learns(stack)
     held = stack.metric("commutator_router_index_blocks", model=MODEL)
@@ -186,16 +185,10 @@ def test_jetstream_of_their_0_9_workers(stack, reference):
     with_jetstream(stack)
     theirs(stack, reference, "--store-kv", "file", DYN_EVENT_PLANE="nats")
     kv_frontend(stack)
-    until("it is found", lambda: stack.workers() == 1, 60)
+    until("it is found", lambda: stack.workers() == 1)
     stack.ready(1)
     learns(stack)
     assert JETSTREAM in stack.front.log()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
@@ -208,7 +201,7 @@ def test_an_engine_is_heard_directly(stack, request, whose):
     else:
         theirs(stack, request.getfixturevalue("newer"), *flags, DYN_DISCOVERY_BACKEND="file")
     stack.frontend("--router-mode", "round-robin", DYN_KV_EVENTS="false")
-    until("it is found", lambda: stack.workers() == 1, 60)
+    until("it is found", lambda: stack.workers() == 1)
     stack.ready(1)
     served = stack.port
     index = stack.start("index", [program("dynamo-router"), "index", "--host", "127.0.0.1", "--port", 0])
@@ -258,7 +251,7 @@ def test_snapshots_are_shared_with_their_0_9_router(stack, reference):
             return stack.request("POST", COMPLETIONS, stack.body([7], COMPLETIONS)).status == 200
         except OSError:
             return False
-    until("their frontend serves", serves, 60)
+    until("their frontend serves", serves)
     stack.request("POST", COMPLETIONS, stack.body(prompts[0], COMPLETIONS))
     theirs.wait_log("with 20 cached blocks")
     for first in (20000, 21000, 22000, 23000):
@@ -363,7 +356,7 @@ def test_a_newer_router_asks_our_worker_for_what_it_missed(stack, newer, ranks):
     stack.start_nats()
     stack.mocker("--publish-as", "endpoint", "--data-parallel-size", ranks)
     front, prompts = Newer(stack, newer, "nats"), ([token] * 20 * 16 for token in range(10, 5000))
-    until("it serves our worker", lambda: front.ask([5]), 60)
+    until("it serves our worker", lambda: front.ask([5]))
     heard = next(prompts)
     until("it hears events", lambda: front.knows(heard))
     stack.nats.kill()

@@ -261,7 +261,7 @@ def reference(stack, request):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = stack.start("reference", [python, "-m", "dynamo.indexer", "--port", port])
-    process.wait_log("HTTP server listening", 60)
+    process.wait_log("HTTP server listening")
     return Service(stack, process, port)
 
 

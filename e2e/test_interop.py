@@ -4,11 +4,10 @@
 import http.client
 import json
 import re
-import socket
 
 import pytest
 
-from conftest import reference_python
+from conftest import free_port, reference_python
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, until, words
 
 
@@ -40,7 +39,7 @@ def reference_mocker(stack, reference, *flags):
 def test_our_frontend_serves_their_workers(stack, reference):
     workers = [reference_mocker(stack, reference) for _ in range(2)]
     stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
-    until("both are found", lambda: stack.workers() == 2, 60)
+    until("both are found", lambda: stack.workers() == 2)
     stack.ready(2)
     answer = stack.chat("Say something.", max_tokens=7, ignore_eos=True)
     assert answer.text and answer.usage["completion_tokens"] == 7
@@ -87,10 +86,10 @@ def test_their_frontend_drives_our_workers(stack, reference):
             assert front.alive(), front.log()[-2000:]
             return False
     ask = lambda path, body=None: request(port, path, body)
-    until("their frontend lists our model", listed, 60)
+    until("their frontend lists our model", listed)
     hello = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 7, "ignore_eos": True}
     # It lists a model a moment before it opens the route.
-    until("it serves it", lambda: ask(CHAT, hello)[0] == 200, 30)
+    until("it serves it", lambda: ask(CHAT, hello)[0] == 200)
     status, text = ask(CHAT, hello)
     assert status == 200 and json.loads(text)["usage"]["completion_tokens"] == 7, text
     status, text = ask(CHAT, {**hello, "stream": True})
@@ -102,7 +101,7 @@ def test_their_frontend_drives_our_workers(stack, reference):
     def cached():
         assert ask(COMPLETIONS, prompt)[0] == 200
         return "with 20 cached blocks" in front.log()
-    until("its router has seen our events", cached, 30)
+    until("its router has seen our events", cached)
 
 
 def request(port, path, body):
@@ -138,7 +137,7 @@ def test_our_frontend_serves_their_prefill_and_decode_workers(stack, generation,
     generation(stack, "mocker", *model, "--is-prefill-worker", *indexer, *ports)
     decode = generation(stack, "mocker", *model, "--is-decode-worker")
     stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
-    until("both are found", lambda: stack.workers() == 1 and stack.workers("prefill") == 1, 60)
+    until("both are found", lambda: stack.workers() == 1 and stack.workers("prefill") == 1)
     stack.ready(1)
     ids = [1000 + i for i in range(320)]
     ask = lambda: stack.request("POST", COMPLETIONS, stack.body(ids, COMPLETIONS, max_tokens=7, ignore_eos=True))
@@ -151,7 +150,7 @@ def test_our_frontend_serves_their_prefill_and_decode_workers(stack, generation,
             **before, way: before.get(way, 0) + 1} == prefills(stack)
     # A worker registers a moment before its engine is there, and panics until then; one that prefills
     # is not listening yet, and the decode worker computes the prompt meanwhile.
-    until("a prompt is handed over and nothing else happens to it", handed_over, 30)
+    until("a prompt is handed over and nothing else happens to it", handed_over)
     # Asked again each time: a prefill that is sent in the background may still have met its panic.
     until("its prefill worker's events fill our index", lambda: ask().status == 200 and stack.metric(
         "commutator_router_index_blocks", model=MODEL, worker_type="prefill") >= 20)
@@ -175,7 +174,7 @@ def test_their_frontend_drives_our_prefill_and_decode_workers(stack, generation,
         except OSError:
             assert front.alive(), front.log()[-2000:]
             return False
-    until("their frontend serves it", served, 60)
+    until("their frontend serves it", served)
     status, text = request(port, COMPLETIONS, {**prompt, "stream": True})
     assert status == 200 and text.endswith("data: [DONE]\n\n"), text
     ids = json.loads(next(line for line in text.splitlines() if '"worker_id"' in line)[6:])["nvext"]["worker_id"]
@@ -184,12 +183,6 @@ def test_their_frontend_drives_our_prefill_and_decode_workers(stack, generation,
     if generation.old:  # our prefill worker's events reach its index
         until("its router has seen our events", lambda: request(port, COMPLETIONS, prompt)[0] == 200
               and "with 20 cached blocks" in front.log(), 30)
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def prefills(stack):

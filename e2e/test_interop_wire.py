@@ -7,11 +7,10 @@ Each in its own words on the wire: neither is told that the other is of another 
 import json
 import re
 import shutil
-import socket
 
 import pytest
 
-from conftest import program, reference_python
+from conftest import free_port, program, reference_python
 from stack import MODEL, MODEL_PATH, Stack, until
 
 # Version: flags of both its programs, flags of its mocker.
@@ -54,12 +53,6 @@ def stack(tmp_path, request):
         yield stack
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def found_cached(frontend):
     return re.search(r"Selected worker: .*cached blocks: [1-9]", frontend.log())
 
@@ -69,7 +62,7 @@ def test_our_frontend_drives_their_mocker(stack, mode):
     stack.peer("mocker", "--model-path", MODEL, "--speedup-ratio", "100", "--block-size", "16",
                "--num-workers", "2", *stack.mocker_flags)
     stack.frontend("--router-mode", mode)
-    until("two workers serve the model", lambda: stack.workers() == 2 and stack.models() == [MODEL], 60)
+    until("two workers serve the model", lambda: stack.workers() == 2 and stack.models() == [MODEL])
     prompt = "the same long prompt again " * 40
     for n in range(6):
         answer = stack.chat(prompt if n % 2 else f"another {n}", max_tokens=5, ignore_eos=True)
@@ -97,9 +90,9 @@ def test_their_frontend_drives_our_mocker(stack, mode):
             return stack.models()
         except OSError:
             return None
-    until("the frontend is up", lambda: models() is not None, 60)
+    until("the frontend is up", lambda: models() is not None)
     mocker = stack.our_mocker(workers=2)
-    until("the model is listed", lambda: models() == [MODEL], 60)
+    until("the model is listed", lambda: models() == [MODEL])
     prompt = "the same long prompt again " * 40
     for n in range(6):
         answer = stack.chat(prompt if n % 2 else f"another {n}", max_tokens=5, ignore_eos=True)
@@ -114,4 +107,4 @@ def test_their_frontend_drives_our_mocker(stack, mode):
         until("our events reached their index", lambda: stack.chat(prompt, max_tokens=2) and found_cached(theirs))
     assert stack.chat("still there?", max_tokens=2, ignore_eos=True).usage["completion_tokens"] == 2
     assert mocker.stop() == 0
-    until("the model is gone", lambda: models() == [], 30)
+    until("the model is gone", lambda: models() == [])

@@ -8,7 +8,7 @@ import pytest
 
 import fake_worker
 from fake_worker import FakeWorker
-from stack import MODEL, Stack, until, words
+from stack import MODEL, SOON, Stack, until, words
 
 N = 24  # tokens of an answer
 
@@ -196,8 +196,8 @@ def test_a_client_that_leaves_after_a_migration(stack, tellers):
     for _ in range(8):
         next(stream.events)
     stream.close()
-    until("it is told", lambda: [w for fake in fakes for w in fake.told] == ["kill"], 5)
-    until("nothing is booked", lambda: not stack.loads(), 5)
+    until("it is told", lambda: [w for fake in fakes for w in fake.told] == ["kill"], SOON)
+    until("nothing is booked", lambda: not stack.loads(), SOON)
     assert migrations(stack) == 1
 
 
@@ -214,7 +214,7 @@ def test_output_that_stops_coming(stack, tellers):
     for answer in answers:
         check_whole(answer)
     assert answers[0].text == answers[1].text and migrations(stack) == 1
-    until("the silent one is told", lambda: fakes[0].told == ["kill"], 5)
+    until("the silent one is told", lambda: fakes[0].told == ["kill"], SOON)
 
 
 def test_first_token_that_does_not_come(stack, tellers):
@@ -224,7 +224,7 @@ def test_first_token_that_does_not_come(stack, tellers):
     for _ in range(2):
         check_whole(ask(stack))
     assert stack.metric("commutator_router_retries_total", model=MODEL, reason="no_first_item") == 1
-    until("it is told", lambda: fakes[0].told == ["kill"], 5)
+    until("it is told", lambda: fakes[0].told == ["kill"], SOON)
     asked = fakes[0].requests
     for _ in range(4):
         check_whole(ask(stack))

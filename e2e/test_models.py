@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -14,7 +13,7 @@ import pytest
 import sentencepiece
 
 import fake_worker
-from conftest import ROOT, program, reference_python
+from conftest import ROOT, free_port, program, reference_python
 from fake_hub import COMMIT, FakeHub
 from fake_worker import FakeWorker
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, decision_for, until
@@ -40,24 +39,6 @@ def hub(request):
 @pytest.fixture(params=["1.6.1"], scope="session")
 def newer(request):
     return reference_python(request.param)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def system_port():
-    """A free port that fits the reference's 16 bits with a sign."""
-    for port in range(20000 + os.getpid() % 9000, 32767):
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    pytest.fail("no free port below 32768")
 
 
 def copy_model(folder):
@@ -98,7 +79,7 @@ def say(stack, model, content="Hello", **more):
 
 
 def served(stack, model):
-    until(f"{model} is served", lambda: model in stack.models(), 40)
+    until(f"{model} is served", lambda: model in stack.models())
     answer = until(f"{model} has a worker", lambda: (a := say(stack, model)).status == 200 and a)
     assert answer.text
 
@@ -132,7 +113,7 @@ def test_files_that_their_workers_serve(stack, newer):
     (stack.folder / "there" / MODEL).symlink_to(MODEL_PATH)
     stack.start("reference-mocker", ["env", "-C", stack.folder / "there", newer, "-m", "dynamo.mocker", "--model-path", MODEL, "--block-size", "16",
                                      "--speedup-ratio", "100", "--request-plane", "tcp"],
-                HF_HUB_OFFLINE="1", DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", DYN_SYSTEM_PORT=system_port())
+                HF_HUB_OFFLINE="1", DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", DYN_SYSTEM_PORT=free_port())
     stack.frontend(HF_HOME=stack.folder / "hf")
     served(stack, MODEL)
     assert all(c["card_json"]["tokenizer"]["hf_tokenizer_json"]["path"].startswith("http://") for c in cards(stack))
@@ -194,9 +175,7 @@ def test_stopping_in_the_middle_of_a_download(stack, hub):
     hub.held = threading.Event()
     stack.frontend(HF_HOME=stack.folder / "hf", HF_ENDPOINT=hub.url)
     until("it downloads", lambda: hub.asked)
-    begin = time.monotonic()
-    assert stack.front.stop() == 0
-    assert time.monotonic() - begin < 5
+    assert stack.front.stop() == 0  # soon: the hub would hold it up for longer
     hub.held.set()
     hub.held = None
     stack.frontend(HF_HOME=stack.folder / "hf", HF_ENDPOINT=hub.url)
@@ -238,7 +217,7 @@ def test_files_that_our_workers_serve(stack, newer):
             return say(stack, MODEL).status == 200
         except OSError:
             return False
-    until("their frontend serves it", answered, 60)
+    until("their frontend serves it", answered)
     stack.port = mine
 
 
@@ -462,9 +441,9 @@ def their_worker(stack, python, *adapters):
     worker = stack.start("reference-worker", ["bash", "-c", f'exec "$@" < /proc/{os.getpid()}/fd/{listen}', "-", python,
                                               ROOT / "e2e/reference_worker.py", MODEL_PATH, "base", *adapters],
                          DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", HF_HUB_OFFLINE="1",
-                         DYN_SYSTEM_PORT=system_port())
+                         DYN_SYSTEM_PORT=free_port())
     worker.tell = lambda line: os.write(speak, f"{line}\n".encode())
-    worker.wait_log("registered", 60)
+    worker.wait_log("registered")
     return worker
 
 
@@ -489,7 +468,7 @@ def test_adapters_of_their_runtime(stack, newer):
                 return say(stack, name).status == 200
             except OSError:
                 return False
-        until(f"their frontend serves {name}", answered, 60)
+        until(f"their frontend serves {name}", answered)
         return asked_of(worker, name)[-1]
     for name, want in ours.items():
         got = theirs(name)

@@ -13,10 +13,9 @@ import threading
 import openai
 import pytest
 
-from conftest import reference_python
+from conftest import free_port, reference_python
 from fake_worker import FakeWorker
 from stack import CHAT, COMPLETIONS, MODEL, Stack, until
-from test_interop import free_port
 
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "It's <b>", "parameters": {
     "type": "object", "properties": {"x": {"type": "integer"}, "s": {"type": "string"}}, "required": ["x"]}}},
@@ -125,7 +124,7 @@ class Rig:
         return self.ready(Front(port))
 
     def ready(self, front):
-        until("it serves the model", front.serves, 60)
+        until("it serves the model", front.serves)
         return front
 
     def says(self, pieces):

@@ -16,7 +16,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -25,7 +24,7 @@ import urllib.parse
 import pytest
 import yaml
 
-from conftest import CLUSTER, ROOT, unavailable
+from conftest import CLUSTER, ROOT, free_port, unavailable
 
 pytestmark = pytest.mark.api
 
@@ -183,12 +182,7 @@ def api(tools):
 
 class Operator:
     def __init__(self, api, log, *flags, identity="one", kubeconfig=None):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.metrics_port = s.getsockname()[1]
+        self.port, self.metrics_port = free_port(), free_port()
         self.log = log
         # The pod's name is the identity: whoever comes back under it need not wait for its own Lease.
         env = {"KUBECONFIG": kubeconfig or api.operator_kubeconfig, "POD_NAME": identity, "DYN_LOG": "debug"}

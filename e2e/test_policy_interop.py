@@ -5,12 +5,11 @@ the words of 1.4.2's Formula lines."""
 import http.client
 import json
 import re
-import socket
 import threading
 
 import pytest
 
-from conftest import reference_python
+from conftest import free_port, reference_python
 from stack import COMPLETIONS, MODEL, MODEL_PATH, Stack, until
 
 BLOCK = 16
@@ -85,12 +84,6 @@ def own(number, n):
     return [number // 6000, number % 6000, *((number + i) % 6000 for i in range(n - 2))]
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def side_by_side(stack, python, workers, *weights):
     """Workers of the reference's with our frontend and its own, both serving: the two, and the workers' ids."""
     port = free_port()
@@ -102,10 +95,10 @@ def side_by_side(stack, python, workers, *weights):
     stack.frontend("--router-mode", "kv", "--router-policy", "dynamo-1.x", *weights, DYN_EVENT_PLANE="zmq",
                    DYN_KV_EVENTS="true", DYN_DISCOVERY_BACKEND="file")
     reference = theirs("frontend", "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv", *weights)
-    until("both workers are found", lambda: stack.workers() == 2, 60)
+    until("both workers are found", lambda: stack.workers() == 2)
     stack.ready(2)
     fronts = [Front(stack.front, stack.port), Front(reference, port)]
-    until("both serve", lambda: all(front.serves() for front in fronts), 90)
+    until("both serve", lambda: all(front.serves() for front in fronts))
     return fronts, sorted(stack.instances())
 
 
@@ -156,7 +149,7 @@ def test_formula_lines_are_those_of_1x(stack, newer):
     def equal():
         ours, theirs = both()
         return ours == theirs and "with 20.00 effective" in ours[first] and "with 6.00 effective" in ours[second]
-    until("both know what the workers hold", equal, 30)
+    until("both know what the workers hold", equal)
 
     # And with a request under way at each router: the blocks of its prompt count, and the request itself.
     for front in fronts:
@@ -175,4 +168,4 @@ def test_formula_lines_are_those_of_1x(stack, newer):
         for thread in threads:
             thread.join()
         return "decay: 1.000" not in ours[first] and ours == theirs and "decay: 1.000" in ours[second]
-    until("both have decided while it computes", decayed, 60)
+    until("both have decided while it computes", decayed)

@@ -6,14 +6,13 @@ import copy
 import http.client
 import json
 import re
-import socket
 import threading
 import time
 
 import pytest
 
-from conftest import reference_python
-from stack import COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, Stack, decision_for, until, words
+from conftest import free_port, reference_python
+from stack import COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, SOON, Stack, decision_for, until, words
 
 BOOKINGS = "commutator_router_replica_bookings"
 ROUTERS = "commutator_router_replica_routers"
@@ -94,7 +93,7 @@ def test_a_killed_router_loses_its_bookings(stack):
         next(stream.events)
     until("the other has booked them", lambda: one.metric(BOOKINGS) == 3)
     two.front.kill()
-    until("they are gone", lambda: one.metric(BOOKINGS) == 0 and one.metric(ROUTERS) == 0, 20)
+    until("they are gone", lambda: one.metric(BOOKINGS) == 0 and one.metric(ROUTERS) == 0)
     assert not one.metric(PREFILL)
 
 
@@ -102,7 +101,7 @@ def test_a_router_that_leaves_says_so(stack):
     one, two = pair(stack)
     assert two.front.stop() == 0
     two.front.killed = True
-    until("it is known to be gone", lambda: one.metric(ROUTERS) == 0, 5)
+    until("it is known to be gone", lambda: one.metric(ROUTERS) == 0, 6)  # silence would tell after 7 to 10 s
 
 
 def test_the_sync_is_switched_while_running(stack, tmp_path):
@@ -114,7 +113,7 @@ def test_the_sync_is_switched_while_running(stack, tmp_path):
     routing.write_text("DYN_ROUTER_REPLICA_SYNC=true\n")
     until("they know of each other", lambda: stack.metric(ROUTERS) == 1 and two.metric(ROUTERS) == 1)
     routing.write_text("DYN_ROUTER_REPLICA_SYNC=false\n")
-    until("it has left", lambda: two.metric(ROUTERS) == 0, 5)
+    until("it has left", lambda: two.metric(ROUTERS) == 0, 6)
 
 
 def test_news_of_room_wakes_the_queue(stack):
@@ -127,7 +126,7 @@ def test_news_of_room_wakes_the_queue(stack):
     waits.start()
     until("it waits", lambda: two.metric("dynamo_frontend_router_queue_pending_requests") == 1)
     slow.join()
-    until("it went", lambda: two.metric("dynamo_frontend_router_queue_pending_requests") == 0, 5)
+    until("it went", lambda: two.metric("dynamo_frontend_router_queue_pending_requests") == 0, SOON)
     waits.join()
 
 
@@ -177,15 +176,13 @@ class Theirs:
 
     def __init__(self, stack, version, plane="nats"):
         python = reference_python(version)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.process = stack.start("reference-frontend", [
             python, "-m", "dynamo.frontend", *VERSIONS[version], "--request-plane", "tcp", "--http-host",
             "127.0.0.1", "--http-port", self.port, "--event-plane", plane, "--router-mode", "kv",
             "--router-replica-sync"], HF_HUB_OFFLINE="1", DYN_EVENT_PLANE=plane, PYTHONUNBUFFERED="1", DYN_LOG="info",
             DYN_SDK_DISABLE_ANSI_LOGGING="1")
-        until("it serves", lambda: self.ask([5, 6, 7])[0] == 200, 60)
+        until("it serves", lambda: self.ask([5, 6, 7])[0] == 200)
 
     def ask(self, prompt, **more):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

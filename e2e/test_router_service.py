@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import re
-import socket
 import subprocess
 import threading
 

@@ -4,7 +4,7 @@
 import openai
 import pytest
 
-from stack import MODEL, Stack, until, words
+from stack import MODEL, SOON, Stack, until, words
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_closing_a_stream_cancels_it(stack):
         next(stream)
         assert stack.loads()
         stream.close()
-        until("nothing runs for it", lambda: not stack.loads(), 5)
+        until("nothing runs for it", lambda: not stack.loads(), SOON)
     assert stack.metric("dynamo_frontend_disconnected_clients") == 1
 
 
@@ -136,7 +136,7 @@ def test_one_bad_choice_fails_the_answer(stack):
             with pytest.raises(openai.BadRequestError) as raised:
                 client.completions.create(model=MODEL, prompt=["a", [300] * 40000, "b"], max_tokens=500, stream=stream)
             assert "context length" in str(raised.value)
-        until("nothing runs for it", lambda: not stack.loads(), 5)
+        until("nothing runs for it", lambda: not stack.loads(), SOON)
 
 
 def test_leaving_several_choices_cancels_them(stack):
@@ -145,7 +145,7 @@ def test_leaving_several_choices_cancels_them(stack):
         next(stream)
         assert stack.loads()
         stream.close()
-        until("nothing runs for it", lambda: not stack.loads(), 5)
+        until("nothing runs for it", lambda: not stack.loads(), SOON)
     assert stack.metric("dynamo_frontend_disconnected_clients") == 1
 
 

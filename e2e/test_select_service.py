@@ -299,7 +299,7 @@ def reference(stack, request):
             return service.get("/health")
         except OSError:
             return None
-    until("it answers", answers, 60)
+    until("it answers", answers)
     return service
 
 

@@ -103,7 +103,7 @@ def test_the_reference_answers_the_same(stack, service, version):
             return reference.get("/health") is not None
         except OSError:
             return False
-    until("it answers", answers, 60)
+    until("it answers", answers)
     for method, path, body, status in STEPS:
         mine, theirs = (aim(who).stack.request(method, path, body) for who in (service, reference))
         assert mine.status == theirs.status == status, (method, path, body, theirs.status, theirs.body)

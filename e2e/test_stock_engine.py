@@ -17,18 +17,12 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import program, unavailable
+from conftest import free_port, program, unavailable
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, ROUTED, ROUTED_LOG, Stack, parse_metrics, request_id, until, words
 from test_discovery_kube import Graph
 
 
 CACHED = 224  # tokens of the whole blocks of words(300), as a chat
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Engine:

@@ -10,7 +10,7 @@ import pytest
 
 import fake_worker
 from fake_worker import FakeWorker
-from stack import CHAT, COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, Stack, request_id, until, words
+from stack import CHAT, COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, SOON, Stack, request_id, until, words
 
 
 @pytest.fixture
@@ -254,8 +254,8 @@ def test_client_that_leaves_kills_its_request(stack):
     next(stream.events)
     assert stack.loads()
     stream.close()
-    until("the worker is told", lambda: fake.told == ["kill"], 5)
-    until("its booking is released", lambda: not stack.loads(), 5)
+    until("the worker is told", lambda: fake.told == ["kill"], SOON)
+    until("its booking is released", lambda: not stack.loads(), SOON)
     assert stack.metric("dynamo_frontend_disconnected_clients") == 1
     # A client that waits for a whole answer leaves no other way.
     connection = socket.create_connection(("127.0.0.1", stack.port))
@@ -264,7 +264,7 @@ def test_client_that_leaves_kills_its_request(stack):
                         f"content-length: {len(body)}\r\n\r\n{body}").encode())
     until("it is there", lambda: fake.requests == 2)
     connection.close()
-    until("the worker is told", lambda: fake.told == ["kill", "kill"], 5)
+    until("the worker is told", lambda: fake.told == ["kill", "kill"], SOON)
     fake.close()
 
 
@@ -277,7 +277,7 @@ def test_a_killed_stream_ends_without_a_reset(stack):
         stream = stack.stream(headers={"x-worker-instance-id": str(fake.worker_id)})
         next(stream.events)
         stream.close()
-        until("the connection has ended", lambda: fake.ended == n, 10)
+        until("the connection has ended", lambda: fake.ended == n, SOON)
     assert fake.told == ["kill"] * 8 and fake.resets == 0
     fake.close()
 
@@ -290,8 +290,8 @@ def test_client_that_leaves_frees_the_engine(stack):
         next(stream.events)
     for stream in streams:
         stream.close()
-    until("nothing is booked", lambda: not stack.loads(), 5)
-    assert stack.worker.stop(seconds=5) == 0  # it would drain running requests for 30 s
+    until("nothing is booked", lambda: not stack.loads(), SOON)
+    assert stack.worker.stop(SOON) == 0  # it would drain running requests for 30 s
 
 
 def test_stop_string_ends_the_engine_too(stack):
@@ -303,7 +303,7 @@ def test_stop_string_ends_the_engine_too(stack):
     first.close()
     answer = stack.chat(headers={"x-worker-instance-id": str(fake.worker_id)}, stop=[text[-1]])
     assert answer.json["choices"][0]["finish_reason"] == "stop"
-    until("the worker is told", lambda: fake.told == ["kill", "kill"], 5)
+    until("the worker is told", lambda: fake.told == ["kill", "kill"], SOON)
     fake.close()
 
 
