@@ -60,7 +60,7 @@ class Kube:
 
     def apply_crds(self):
         self.kubectl("apply", "--server-side", "-f", ROOT / "crds")
-        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds")
+        self.kubectl("wait", "--for=condition=Established", "--timeout=120s", "-f", ROOT / "crds")
 
     def kinds(self, api_version="nvidia.com/v1alpha1"):
         """A function from a kind to its client (get, create, patch, watch ...)."""

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 
 import pytest
 import sentencepiece

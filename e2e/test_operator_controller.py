@@ -164,7 +164,7 @@ def server():
             for path in sorted((ROOT / "crds").glob("*.yaml")):
                 subprocess.run([tool("kubectl"), "apply", "--server-side", "-f", path], check=True, env=env,
                                stdout=subprocess.DEVNULL)
-            subprocess.run([tool("kubectl"), "wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds"],
+            subprocess.run([tool("kubectl"), "wait", "--for=condition=Established", "--timeout=120s", "-f", ROOT / "crds"],
                            check=True, env=env, stdout=subprocess.DEVNULL)
             api.operator_kubeconfig = chart_kubeconfig(api, tool)
             yield api
@@ -284,6 +284,11 @@ def condition(item, kind):
     return next((c for c in item.get("status", {}).get("conditions", []) if c["type"] == kind), {})
 
 
+def status(api, ns):
+    """The status of the graph; its children may be there before it is."""
+    return api.get(DGD.format(ns=ns) + "/g").get("status", {})
+
+
 def create(api, ns, body):
     return api.call("POST", DGD.format(ns=ns), body)
 
@@ -301,8 +306,7 @@ def test_a_graph_becomes_its_children(api, ns, operator):
         ("services", "g-worker"), ("configmaps", "g-frontend-routing"),
         ("serviceaccounts", "g-k8s-service-discovery"), ("roles", "g-k8s-service-discovery-role"),
         ("rolebindings", "g-k8s-service-discovery-binding")}
-    status = eventually(lambda: api.get(DGD.format(ns=ns) + "/g").get("status"), "a status")
-    assert status["state"] == "pending"
+    assert eventually(lambda: status(api, ns), "a status")["state"] == "pending"
     assert made[DEPLOYMENT, "g-worker"]["spec"]["replicas"] == 2
     assert eventually(lambda: events(api, ns, "CreateDynamoComponentDeployment"), "an event")
 
@@ -364,8 +368,7 @@ def test_a_removed_service_is_pruned(api, ns, operator):
     api.patch(DGD.format(ns=ns) + "/g", spec={"services": {"Worker": None}})
     eventually(lambda: {name for _, name in children(api, ns)}.isdisjoint({"g-worker"}), "the worker gone")
     assert set(api.items(DCD.format(ns=ns))) == {"g-frontend"}
-    eventually(lambda: "Worker" not in api.get(DGD.format(ns=ns) + "/g")["status"].get("services", {}),
-               "the worker out of the status")
+    eventually(lambda: set(status(api, ns).get("services", {})) == {"Frontend"}, "the worker out of the status")
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
@@ -393,7 +396,7 @@ def test_an_invalid_graph_is_told_where_and_waits_for_an_edit(api, ns, operator)
     eventually(lambda: events(api, ns, "ValidationFailed"), "an event")
     api.patch(DGD.format(ns=ns) + "/g", spec={"services": {"Worker": {"sharedMemory": {"size": "1Gi"}}}})
     wait_children(api, ns)
-    eventually(lambda: api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "pending", "state pending")
+    eventually(lambda: status(api, ns)["state"] == "pending", "state pending")
 
 
 def test_a_claim_that_is_missing_and_then_comes(api, ns, operator):
@@ -483,8 +486,8 @@ def test_why_a_pod_is_not_scheduled_stands_in_the_status(api, ns, operator):
         "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}]}}, "application/merge-patch+json")
     eventually(lambda: "Insufficient nvidia.com/gpu" in condition(api.get(DCD.format(ns=ns) + "/g-worker"),
                                                                  "Available").get("message", ""), "the reason")
-    eventually(lambda: "Insufficient nvidia.com/gpu" in condition(api.get(DGD.format(ns=ns) + "/g"), "Ready")["message"],
-               "the reason at the graph")
+    eventually(lambda: "Insufficient nvidia.com/gpu" in condition(api.get(DGD.format(ns=ns) + "/g"), "Ready")
+               .get("message", ""), "the reason at the graph")
 
 
 def make_ready(api, ns):
@@ -495,7 +498,7 @@ def make_ready(api, ns):
         with contextlib.suppress(NotFound):  # replaced meanwhile
             api.call("PATCH", POD.format(ns=ns) + f"/{name}/status",
                      {"status": {"phase": "Running", "conditions": conditions}}, "application/merge-patch+json")
-    return api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "successful"
+    return status(api, ns).get("state") == "successful"
 
 
 def test_a_flip_leaves_a_ready_graph_ready(api, ns, operator):
@@ -517,7 +520,7 @@ def test_a_flip_leaves_a_ready_graph_ready(api, ns, operator):
     # A new image is another matter.
     api.patch(DGD.format(ns=ns) + "/g", spec={"services": {"Worker": {"extraPodSpec": {"mainContainer": {
         "image": "example.com/runtime:2"}}}}})
-    eventually(lambda: api.get(DGD.format(ns=ns) + "/g")["status"]["state"] == "pending", "state pending")
+    eventually(lambda: status(api, ns)["state"] == "pending", "state pending")
     eventually(lambda: make_ready(api, ns), "state successful again")
 
 
@@ -542,11 +545,17 @@ def test_nothing_is_written_when_nothing_has_changed(api, ns, tmp_path):
             create(api, ns, graph(f"g{i}"))
         for i in range(5):
             wait_children(api, ns, name=f"g{i}")
+        def rolled_out():  # as far as it goes without a node: the controllers have nothing more to tell
+            return all(item["status"].get("observedGeneration") == item["metadata"]["generation"]
+                       and item["status"].get("unavailableReplicas") == item["spec"]["replicas"]
+                       for item in api.items(DEPLOYMENT.format(ns=ns)).values())
+        eventually(rolled_out, "the pods of all Deployments")
         def still():
             before = versions(api, ns)
             time.sleep(1)
-            return before == versions(api, ns) and before
-        before = eventually(still, "no more writes")
+            return before == versions(api, ns)
+        eventually(still, "no more writes")
+    before = versions(api, ns)
     # A new operator looks at everything and finds it right.
     with running(api, tmp_path) as operator:
         eventually(lambda: f'dynamo_operator_reconcile_total{{resource_type="DynamoComponentDeployment",'
@@ -557,11 +566,16 @@ def test_nothing_is_written_when_nothing_has_changed(api, ns, tmp_path):
 
 def test_killed_in_the_middle_of_its_work(api, ns, tmp_path):
     with running(api, tmp_path) as operator:
-        for i in range(20):
-            create(api, ns, graph(f"g{i:02}"))
+        bodies = (graph(f"g{i:02}") for i in range(20))
+        for body in bodies:
+            create(api, ns, body)
+            if len(children(api, ns)) > 5:
+                break
         eventually(lambda: len(children(api, ns)) > 5, "the first children")
         operator.kill()
         assert len(children(api, ns)) < 200, "killed too late to prove anything"
+        for body in bodies:
+            create(api, ns, body)
     with running(api, tmp_path):
         eventually(lambda: len(children(api, ns)) == 200, "all children of all graphs", 120)
 
@@ -597,7 +611,7 @@ def test_one_of_two_leads_and_the_other_takes_over(api, ns, tmp_path):
             assert lease["spec"]["holderIdentity"] == "second"
             # Somebody else takes the Lease: who has lost it must go.
             api.patch(LEASE.format(ns="kube-system") + "/dynamo.nvidia.com", spec={"holderIdentity": "intruder"})
-            assert second.process.wait(20) == 1
+            assert second.process.wait(DEADLINE) == 1
     api.call("DELETE", LEASE.format(ns="kube-system") + "/dynamo.nvidia.com")
 
 
@@ -690,7 +704,11 @@ def test_an_api_server_that_is_killed_and_comes_back(tools, tmp_path):
                     assert etcd.delete(f"/registry/services/specs/{ns}/g-frontend") == 1
                     etcd.compact()
                 apiserver.start()
-                create(api, ns, graph(f"h{round_}"))
+                def created():  # a server that has just started may not be ready to admit
+                    with contextlib.suppress(Refused):
+                        create(api, ns, graph(f"h{round_}"))
+                    return api.get(DGD.format(ns=ns) + f"/h{round_}")
+                eventually(created, "a graph taken")
                 wait_children(api, ns, name=f"h{round_}")
             for path, name in ((DEPLOYMENT, "g-worker"), (SERVICE, "g-frontend")):
                 again = eventually(lambda: api.get(path.format(ns=ns) + "/" + name), f"{name} again")
