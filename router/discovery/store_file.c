@@ -5,7 +5,7 @@
  * Liveness is the file's time of change: the owner renews it, and everyone deletes what is older
  * than TTL. Publishing links a complete file to its name, the one way that readers of every
  * release notice. Reading trusts no event: a file that was caught half written is read again when
- * it is closed, and the periodic sweep looks at everything.
+ * it is closed, and the periodic sweep looks at everything. Without events the sweep alone does.
  *
  * Files are small and local, so they are read on the loop.
  *
@@ -72,6 +72,7 @@ struct store_file {
     struct store_watcher watcher;
     void *arg;
     bool watching;
+    bool blind;     /* a directory is, or was, without a watch; said once */
     bool read_anew; /* events were lost: the next complete sweep reads every file */
     struct store_stats stats;
 };
@@ -316,6 +317,24 @@ static void on_file(void *arg, const char *name, bool gone)
     }
 }
 
+/*
+ * The kernel gives a user few watches, and other programs may hold them all. Then sweeps alone tell,
+ * every SWEEP_MS, until there is one to have.
+ */
+static int bucket_watch(struct bucket *b, struct err *e)
+{
+    struct store_file *f = b->store;
+    int r = fswatch_start(&b->watch, f->base.loop, b->dir, on_file, b, e);
+
+    if (r != -EMFILE && r != -ENOSPC)
+        return r;
+    if (!f->blind)
+        log_warn(&LG, "no file watch is left for this user, will look every few seconds instead",
+                 LOG_STR("why", e->text));
+    f->blind = true;
+    return 0;
+}
+
 /* Makes the directory if it must, and watches it. */
 static int bucket_open(struct bucket *b, struct err *e)
 {
@@ -326,7 +345,7 @@ static int bucket_open(struct bucket *b, struct err *e)
         return r;
     b->watch = fswatch_stop(b->watch);
     if (b->store->watching)
-        r = fswatch_start(&b->watch, b->store->base.loop, b->dir, on_file, b, e);
+        r = bucket_watch(b, e);
     b->ino = r == 0 && stat(b->dir, &st) == 0 ? st.st_ino : 0;
     return r;
 }
@@ -347,8 +366,13 @@ static void check_all(struct store_file *f)
     bool intact = true;
 
     for (size_t i = 0; i < N_BUCKETS; i++) {
-        if (bucket_intact(&f->buckets[i]))
+        if (bucket_intact(&f->buckets[i])) {
+            if (f->watching && !f->buckets[i].watch) {
+                f->read_anew = true;
+                (void)bucket_watch(&f->buckets[i], &e);
+            }
             continue;
+        }
         if (intact)
             up_tell(f, false, "a directory was deleted; it is made again");
         intact = false;

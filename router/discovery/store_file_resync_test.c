@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only a resync of the file store shows: events that never came, a machine that slept. */
-#include "router/discovery/store_file.c"
-
 #include <sys/time.h>
 
 #include "lib/base/test.h"
+#include "lib/net/fswatch.h"
 #include "router/wire/walk.h"
+
+static bool no_watch_left;
+static int watch_if_left(struct fswatch **ret, struct loop *l, const char *dir, fswatch_fn fn,
+                         void *arg, struct err *e);
+
+#define fswatch_start watch_if_left
+#include "router/discovery/store_file.c"
+#undef fswatch_start
+
+static int watch_if_left(struct fswatch **ret, struct loop *l, const char *dir, fswatch_fn fn,
+                         void *arg, struct err *e)
+{
+    if (no_watch_left)
+        return err_errno(e, -EMFILE, "watch files");
+    return fswatch_start(ret, l, dir, fn, arg, e);
+}
 
 struct seen {
     char last[256];
@@ -121,7 +136,32 @@ static void test_sleep_kills_nobody(void **state)
     rig_done(&rig);
 }
 
+/* Sweeps tell what events would have told, and watching begins as soon as it can. */
+static void test_without_watches_the_sweep_tells(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    no_watch_left = true;
+    rig_init(&rig);
+    assert_null(rig.f->buckets[0].watch);
+    write_file(rig.path, "{\"a\":2}");
+    on_sweep(rig.f);
+    assert_string_equal(rig.seen.last, "{\"a\":2}");
+    write_file(rig.path, "{\"a\":3}");
+    no_watch_left = false;
+    on_sweep(rig.f);
+    assert_string_equal(rig.seen.last, "{\"a\":3}");
+    assert_non_null(rig.f->buckets[0].watch);
+    assert_int_equal(unlink(rig.path), 0);
+    on_sweep(rig.f);
+    assert_int_equal(rig.seen.gones, 1);
+    assert_int_equal(rig.seen.downs, 0);
+    rig_done(&rig);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_values_are_compared_after_lost_events), T(test_sleep_kills_nobody));
+    return TEST_RUN(T(test_values_are_compared_after_lost_events), T(test_sleep_kills_nobody),
+                    T(test_without_watches_the_sweep_tells));
 }
