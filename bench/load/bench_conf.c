@@ -62,7 +62,7 @@ static const struct conf_field DECISION_FIELDS[] = {
     {"replay", NULL, NULL, NULL, CONF_STR, AT(replay), NULL, 0, 0, NULL,
      "file of decisions, as GET /decisions or --record-decisions gives them; - = standard input"},
     {"policy", NULL, NULL, NULL, CONF_STR, AT(policy), NULL, 0, 0, NULL,
-     "ask this policy instead of the recorded one"},
+     "ask this policy instead of the recorded one; of more than 32 workers it sees those recorded"},
     {"overlap-score-weight", NULL, NULL, NULL, CONF_F64, AT(overlap_weight), NULL, 0, 0, NULL,
      "instead of the recorded one"},
     {"temperature", NULL, NULL, NULL, CONF_F64, AT(temperature), NULL, 0, 0, NULL,
