@@ -73,7 +73,8 @@ def distant_worker(stack, name=REPOSITORY):
 
 
 def say(stack, model, content="Hello", **more):
-    return stack.request("POST", CHAT, {"model": model, "max_tokens": 3,
+    # Words are drawn at random, and some are empty: so many cannot all be.
+    return stack.request("POST", CHAT, {"model": model, "max_tokens": 24,
                                         "messages": [{"role": "user", "content": content}], **more})
 
 

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import socket
 import subprocess
 import threading
 
