@@ -55,7 +55,8 @@ class FakeWorker:
     `silent_queries` it takes questions for its KV events and never answers them."""
 
     def __init__(self, kv, behaviour, worker_id=0x1234567, change_card=lambda card: None,
-                 silent_queries=False):
+                 silent_queries=False, component="backend"):
+        self.component = component
         self.silent_queries, self.queries = silent_queries, 0
         self.behaviour, self.worker_id, self._change_card = behaviour, worker_id, change_card
         self.requests, self.told, self.bodies = 0, [], []
@@ -82,7 +83,8 @@ class FakeWorker:
             self._change_card(record["card_json"])
         else:
             record["transport"] = {"tcp": f"127.0.0.1:{self.port}/{self.worker_id:x}/generate"}
-        path = folder / re.sub(r"[0-9a-f]+$", f"{self.worker_id:x}", model.name)
+        record["component"] = self.component
+        path = folder / re.sub("backend(.*?)[0-9a-f]+$", rf"{self.component}\g<1>{self.worker_id:x}", model.name)
         whole = kv / f"whole-{bucket}-{self.worker_id:x}"
         whole.write_text(json.dumps(record))
         os.link(whole, path)

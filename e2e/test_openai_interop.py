@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAI API beside the reference's own frontend, 0.9.0 and 1.4.2, in front of the same worker.
+"""The OpenAI API beside the reference's own frontend, 0.9.0 and 1.6.1, in front of the same worker.
 
 The worker (`fake_worker.py`) says what the test wants, under a card that names parsers. Each answer is
 read by the `openai` package's shapes or by hand, streamed and folded, and must say the same.
@@ -17,6 +17,7 @@ from conftest import free_port, reference_python
 from fake_worker import FakeWorker
 from stack import CHAT, COMPLETIONS, MODEL, Stack, until
 
+NEWEST = "1.6.1"
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "It's <b>", "parameters": {
     "type": "object", "properties": {"x": {"type": "integer"}, "s": {"type": "string"}}, "required": ["x"]}}},
     {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}}]
@@ -76,7 +77,13 @@ def said(answer):
     calls = [call for part in parts for call in part.get("tool_calls") or []]
     assert len({call["id"] for call in calls}) == len(calls) and all(call["type"] == "function" for call in calls)
     return ("".join(part.get("content") or "" for part in parts), "".join(part.get("reasoning_content") or "" for part in parts),
-            [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls], finish)
+            [(call["function"]["name"], call["function"]["arguments"]) for call in calls], finish)
+
+
+def blocks(answer):
+    """The names of the calls in each chunk that has any."""
+    chunks = ((choice["delta"].get("tool_calls") for choice in chunk["choices"]) for chunk in answer[1])
+    return [[call["function"]["name"] for call in calls] for parts in chunks for calls in parts if calls]
 
 
 class Rig:
@@ -142,38 +149,91 @@ def pieces_of(text, n):
     return [text[i:i + n] for i in range(0, len(text), n)]
 
 
+DSML = "｜DSML｜"
 CALLS = {
-    "hermes": ['hi <tool_call>\n{"name":"f","arguments":{"x":1,"s":"é"}}\n</tool_call>',
+    "hermes": ['hi <tool_call>\n{"name":"f","arguments":{"x": 1,"s":"é"}}\n</tool_call>',
                'a<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>b<tool_call>{"name":"g","arguments":{}}</tool_call>c'],
     "llama3_json": ['<|python_tag|>{"name":"f","parameters":{"x":1}}', '{"name":"f","parameters":{"x":1}}'],
     "mistral": ['hi [TOOL_CALLS][{"name":"f","arguments":{"x":1}},{"name":"g","arguments":{}}]'],
     "pythonic": ['[f(x=1, s="a b"), g()]'],
-    "qwen3_coder": ['<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n<parameter=s>\na b\n</parameter>\n</function>\n</tool_call>'],
+    "qwen3_coder": ['<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n<parameter=s>\na b\n</parameter>\n</function>\n</tool_call>',
+                    '<tool_call><function=f><parameter=x>"1"</parameter><parameter=s>12</parameter><parameter=new>{"a": 1}'
+                    '</parameter></function></tool_call>'],
+    "deepseek_v3": ['<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{"x": 1,  "q": [2.0, {"a": null}]}\n```'
+                    '<｜tool▁call▁end｜><｜tool▁calls▁end｜>'],
     "deepseek_v3_1": ['hm <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'],
+    "deepseek_v3_2": [f'hm<{DSML}function_calls>\n<{DSML}invoke name="f">\n<{DSML}parameter name="x" string="false">1</{DSML}parameter>\n'
+                      f'<{DSML}parameter name="s" string="true"> a b</{DSML}parameter>\n</{DSML}invoke>\n<{DSML}invoke name="g">\n'
+                      f'</{DSML}invoke>\n</{DSML}function_calls>after',
+                      f'<{DSML}function_calls>\n<{DSML}invoke name="f">\n<{DSML}parameter name="x" string="true">1</{DSML}parameter>\n'
+                      f'<{DSML}parameter name="s" string="false">{{"a": [1, 2.0]}}</{DSML}parameter>\n</{DSML}invoke>\n</{DSML}function_calls>'],
+    "deepseek_v4": [f'hm<{DSML}tool_calls>\n<{DSML}invoke name="f">\n<{DSML}parameter name="x" string="false">zz</{DSML}parameter>\n'
+                    f'</{DSML}invoke>\n</{DSML}tool_calls>after'],
+    "minimax_m2": ['hm<minimax:tool_call>\n<invoke name="f">\n<parameter name="x">1</parameter>\n<parameter name="s">12</parameter>\n'
+                   '<parameter name="new">{"a": 1}</parameter>\n</invoke>\n<invoke name="g">\n</invoke>\n</minimax:tool_call>after'],
+    "glm47": ['yes<tool_call>f<arg_key>x</arg_key><arg_value> 1 </arg_value><arg_key>s</arg_key><arg_value>a\nb</arg_value></tool_call>'],
+    "kimi_k2": ['hi<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>'
+                '<|tool_call_begin|>g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>after'],
 }
+MARKS = re.compile(r"(<[^<>]*>|\[/?TOOL_CALLS\])")
 
 
 @pytest.mark.parametrize("parser", CALLS)
 def test_calls_of_tools(rig, parser):
-    """The reference gets each text at once, where it reads it best; ours in pieces of all sizes."""
+    """The reference gets each mark at once, as from a model; ours pieces of all sizes."""
     rig.start(tools=parser)
-    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    theirs, ours = rig.reference(NEWEST), rig.ours()
     for text in CALLS[parser]:
-        rig.says([text, ""])
-        want = said(theirs.answer(tools=TOOLS))
+        at_marks = [*(piece for piece in MARKS.split(text) if piece), ""]
+        rig.says(at_marks)
+        streamed, folded = theirs.answer(tools=TOOLS, stream=True), theirs.answer(tools=TOOLS)
+        want = said(streamed)
         assert want[2] and want[3] == "tool_calls", want
+        assert blocks(ours.answer(tools=TOOLS, stream=True)) == blocks(streamed)
         for size in (1, 3, 7, 1000):
             rig.says([*pieces_of(text, size), ""])
             assert said(ours.answer(tools=TOOLS)) == want
             assert said(ours.answer(tools=TOOLS, stream=True)) == want
+        if parser == "kimi_k2":  # by which the next prompt names them
+            assert [ids(answer) for answer in (folded, ours.answer(tools=TOOLS))] == [["functions.f:0", "g:1"]] * 2
         # Not asked for, calls are text.
         assert said(ours.answer()) == (text, "", [], "stop")
         assert said(ours.answer(tools=TOOLS, tool_choice="none", stream=True)) == (text, "", [], "stop")
 
 
+def ids(answer):
+    return [call["id"] for call in answer["choices"][0]["message"]["tool_calls"]]
+
+
+TO_F = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+HARMONY = [
+    ('<|channel|>analysis<|message|>Need f.<|end|><|start|>assistant' + TO_F + '{"x": 1}<|call|>',
+     ("", "Need f.", [("f", '{"x":1}')], "tool_calls")),
+    ("<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hello there<|return|>",
+     ("Hello there", "Think.", [], "stop")),
+    ("<|channel|>commentary<|message|>preamble<|end|><|start|>assistant" + TO_F + '{"x":1}<|call|><|start|>assistant'
+     '<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}<|call|>',
+     ("preamble", "", [("f", '{"x":1}'), ("g", "{}")], "tool_calls")),
+    (TO_F + "not json<|call|>", ("", "", [("f", "not json")], "tool_calls")),
+]
+
+
+def test_harmony(rig):
+    """What 1.6.1 says of these texts where it has the vocabulary of gpt-oss, which it downloads when it starts."""
+    rig.start(tools="harmony", thoughts="gpt_oss")
+    ours = rig.ours()
+    for text, want in HARMONY:
+        for size in (1, 4, 1000):
+            rig.says([*pieces_of(text, size), ""])
+            assert said(ours.answer(tools=TOOLS)) == want
+            assert said(ours.answer(tools=TOOLS, stream=True)) == want
+    rig.says([HARMONY[0][0], ""])
+    assert said(ours.answer()) == (TO_F + '{"x": 1}<|call|>', "Need f.", [], "stop")
+
+
 def test_a_tool_that_must_be_called(rig):
     rig.start()
-    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    theirs, ours = rig.reference(NEWEST), rig.ours()
     one = {"type": "function", "function": {"name": "f"}}
     for choice, text in (("required", '[{"name":"f","parameters":{"x":1}},{"name":"g","parameters":{}}]'), (one, '{"x":1}')):
         rig.says([text, ""])
@@ -186,10 +246,11 @@ def test_a_tool_that_must_be_called(rig):
 
 @pytest.mark.parametrize("parser,text", [
     ("qwen3", "<think>\nhm\n</think>\n\nyes"), ("deepseek_r1", "hm</think>yes"), ("deepseek_r1", "<think>hm</think>yes"),
-    ("basic", "no thoughts"), ("kimi", "◁think▷hm◁/think▷yes")])
+    ("basic", "no thoughts"), ("kimi", "◁think▷hm◁/think▷yes"), ("minimax_m2", "hm</think>yes"), ("deepseek_v3_2", "hm</think>yes"),
+    ("nemotron_nano", "hm</think>yes"), ("nemotron_nano", "hm"), ("mistral", "no thoughts")])
 def test_thoughts(rig, parser, text):
     rig.start(thoughts=parser, tools="hermes")
-    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    theirs, ours = rig.reference(NEWEST), rig.ours()
     rig.says([*re.split(r"((?:</?|◁/?|)think[>▷])", text), ""])
     want = said(theirs.answer())
     for size in (1, 5, 1000):
@@ -200,7 +261,7 @@ def test_thoughts(rig, parser, text):
 
 def test_log_probabilities(rig):
     rig.start()
-    theirs, ours = rig.reference("1.4.2"), rig.ours()
+    theirs, ours = rig.reference(NEWEST), rig.ours()
     rig.say = [{"token_ids": [300], "log_probs": [-0.5], "top_logprobs": [[
         {"rank": 1, "token_id": 300, "token": "zz", "logprob": -0.5}, {"rank": 2, "token_id": 301, "token": None, "logprob": -1.25}]]},
         {"token_ids": [301, 302], "log_probs": [-0.25, -2], "top_logprobs": [
@@ -228,7 +289,7 @@ CONVERSATION = [
     {"role": "tool", "tool_call_id": "c1", "content": "r"}, {"role": "user", "content": "é"}]
 
 
-@pytest.mark.parametrize("release,style", [("1.4.2", "transformers"), ("0.9.0", "dynamo-0.9")])
+@pytest.mark.parametrize("release,style", [(NEWEST, "transformers"), ("0.9.0", "dynamo-0.9")])
 def test_prompts_and_annotations(rig, release, style):
     """The same prompt, of the same ids, told in the same events."""
     rig.start()

@@ -51,7 +51,7 @@ static void put_call(struct request *rq, const struct reply_part *part, struct b
         json_put_u64(&j, rq->reply.n_calls);
     }
     json_put_key(&j, "id");
-    json_put_cstr(&j, id);
+    json_put_str(&j, part->id.len ? part->id : str_from(id));
     json_put_key(&j, "type");
     json_put_cstr(&j, "function");
     json_put_key(&j, "function");
@@ -66,8 +66,8 @@ static void put_call(struct request *rq, const struct reply_part *part, struct b
 
 static void tell_part(void *arg, const struct reply_part *part)
 {
-    AUTO(buf_done) struct buf call = BUF_NULL;
     struct request *rq = arg;
+    struct buf *block = &rq->reply.block;
     struct chunk_delta d = {.text = STR_NULL};
 
     switch (part->kind) {
@@ -78,13 +78,19 @@ static void tell_part(void *arg, const struct reply_part *part)
         d.reasoning = part->text;
         break;
     case REPLY_CALL:
-        put_call(rq, part, &call);
-        d.text = STR("");
-        d.calls_json = buf_str(&call);
+        if (block->len)
+            buf_put_char(block, ',');
+        put_call(rq, part, block);
         rq->reply.n_calls++;
+        if (part->more) /* the calls of a block are told together */
+            return;
+        d.text = STR("");
+        d.calls_json = buf_str(block);
         break;
     }
     emit(rq, &d);
+    if (part->kind == REPLY_CALL)
+        buf_clear(block);
 }
 
 /* --- the way of it ---------------------------------------------------------------------------- */
@@ -109,6 +115,13 @@ static const struct reply_calls *calls_of(const struct request *rq)
     return reply_find_calls(rq->m->card->tool_call_parser);
 }
 
+static bool switched_off(const struct json *args, const char *key)
+{
+    bool on;
+
+    return json_get_bool(args, key, &on) && !on;
+}
+
 void request_reply_start(struct request *rq)
 {
     const struct reply_thoughts *thoughts = reply_find_thoughts(rq->m->card->reasoning_parser);
@@ -117,6 +130,12 @@ void request_reply_start(struct request *rq)
     rq->reply.logprobs = (struct logprobs){.api = rq->in.api, .decode = decode_token, .arg = rq};
     if (rq->in.api == API_CHAT && (thoughts || calls))
         rq->reply.parser = reply_new(thoughts, calls, rq->in.named_tool, tell_part, rq);
+    if (!rq->reply.parser)
+        return;
+    reply_know_tools(rq->reply.parser, rq->in.tools);
+    if (switched_off(rq->in.template_args, "enable_thinking") ||
+        switched_off(rq->in.template_args, "thinking"))
+        reply_expect_no_thoughts(rq->reply.parser);
 }
 
 void request_reply_done(struct request *rq)
@@ -125,6 +144,7 @@ void request_reply_done(struct request *rq)
     logprobs_done(&rq->reply.logprobs);
     buf_done(&rq->reply.thoughts);
     buf_done(&rq->reply.calls);
+    buf_done(&rq->reply.block);
     rq->reply.n_calls = 0;
 }
 

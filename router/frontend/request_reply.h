@@ -14,6 +14,7 @@ struct request_reply {
     struct reply *parser; /* NULL = all of it is content */
     struct logprobs logprobs;
     struct buf thoughts, calls; /* all of them, when the answer is not streamed */
+    struct buf block;           /* calls that are told together */
     uint32_t n_calls;
 };
 

@@ -28,13 +28,17 @@ static void put_quoted(struct buf *out, struct str s)
     buf_put_char(out, '"');
 }
 
-/* "token":…,"logprob":…,"bytes":… */
-static void put_entry(struct buf *out, struct str token, struct str logprob)
+/* "token":…,"logprob":…,"token_id":…,"bytes":…; @id NULL = it is not told. */
+static void put_entry(struct buf *out, struct str token, struct str logprob, const uint32_t *id)
 {
     buf_put_cstr(out, "\"token\":");
     put_quoted(out, token);
     buf_put_cstr(out, ",\"logprob\":");
     buf_put_str(out, logprob);
+    if (id) {
+        buf_put_cstr(out, ",\"token_id\":");
+        buf_put_u64dec(out, *id);
+    }
     buf_put_cstr(out, ",\"bytes\":[");
     for (size_t i = 0; i < token.len; i++) {
         if (i > 0)
@@ -44,9 +48,25 @@ static void put_entry(struct buf *out, struct str token, struct str logprob)
     buf_put_char(out, ']');
 }
 
-/* One alternative: {rank, token_id, token, logprob}; *ret_chosen when it is @id. */
-static void put_alternative(struct logprobs *l, struct str json, uint32_t id, struct buf *out,
-                            bool *ret_chosen)
+/* Chat has objects in a list, completions the members of one object. */
+static void put_choice(const struct logprobs *l, struct str token, struct str logprob,
+                       struct buf *out)
+{
+    if (l->api == API_CHAT) {
+        buf_put_char(out, '{');
+        put_entry(out, token, logprob, NULL);
+        buf_put_char(out, '}');
+        return;
+    }
+    put_quoted(out, token);
+    buf_put_char(out, ':');
+    buf_put_str(out, logprob);
+}
+
+/* One alternative: {rank, token_id, token, logprob}; *ret_chosen when it is the token itself: by
+ * its id, or by its text @chosen where texts are names. */
+static void put_alternative(struct logprobs *l, struct str json, uint32_t id, struct str chosen,
+                            struct buf *out, bool *ret_chosen)
 {
     AUTO(buf_done) struct buf text = BUF_NULL;
     struct str token = json_pull_member(json, "token"), logprob = json_pull_member(json, "logprob");
@@ -55,7 +75,6 @@ static void put_alternative(struct logprobs *l, struct str json, uint32_t id, st
     uint64_t at = UINT64_MAX;
 
     (void)!str_parse_u64(number, &at);
-    *ret_chosen |= at == id;
     json_pull_init(&p, token);
     if (json_pull_peek(&p) == JSON_KIND_STRING)
         (void)!json_pull_string(&p, &l->scratch, &s);
@@ -63,9 +82,8 @@ static void put_alternative(struct logprobs *l, struct str json, uint32_t id, st
         l->decode(l->arg, (uint32_t)at, &text);
         s = buf_str(&text);
     }
-    buf_put_char(out, '{');
-    put_entry(out, s, logprob.len ? logprob : STR("null"));
-    buf_put_char(out, '}');
+    *ret_chosen |= l->api == API_CHAT ? at == id : str_eq(s, chosen);
+    put_choice(l, s, logprob.len ? logprob : STR("null"), out);
 }
 
 /* The alternatives of one token, and the token itself when it is not among them. */
@@ -86,13 +104,13 @@ static void put_top(struct logprobs *l, struct logprobs_item *it, uint32_t id, s
             if (some)
                 buf_put_char(out, ',');
             some = true;
-            put_alternative(l, one, id, out, &chosen);
+            put_alternative(l, one, id, token, out, &chosen);
         }
     if (chosen)
         return;
-    buf_put_cstr(out, some ? ",{" : "{");
-    put_entry(out, token, logprob);
-    buf_put_char(out, '}');
+    if (some)
+        buf_put_char(out, ',');
+    put_choice(l, token, logprob, out);
 }
 
 static void comma(struct logprobs *l, struct buf *out)
@@ -121,7 +139,7 @@ void logprobs_add(struct logprobs *l, struct logprobs_item *it, uint32_t id, str
     if (l->api == API_CHAT) {
         comma(l, &l->content);
         buf_put_char(&l->content, '{');
-        put_entry(&l->content, text, logprob);
+        put_entry(&l->content, text, logprob, &id);
         buf_put_cstr(&l->content, ",\"top_logprobs\":[");
         buf_put_str(&l->content, buf_str(&top));
         buf_put_cstr(&l->content, "]}");
@@ -131,9 +149,9 @@ void logprobs_add(struct logprobs *l, struct logprobs_item *it, uint32_t id, str
         comma(l, &l->values);
         buf_put_str(&l->values, logprob);
         comma(l, &l->top);
-        buf_put_char(&l->top, '[');
+        buf_put_char(&l->top, '{');
         buf_put_str(&l->top, buf_str(&top));
-        buf_put_char(&l->top, ']');
+        buf_put_char(&l->top, '}');
     }
     l->n++;
 }

@@ -9,7 +9,7 @@ static void decode(void *arg, uint32_t id, struct buf *out)
     buf_printf(out, "t%u", id);
 }
 
-/* Items as the reference was given them, answers as 1.4.2 gave them, bytes included. */
+/* Items as the reference was given them, answers as 1.6.1 gave them, bytes included. */
 static void gather(enum api api, struct buf *out)
 {
     struct logprobs l = {.api = api, .decode = decode};
@@ -34,10 +34,10 @@ static void test_chat(void **state)
     gather(API_CHAT, &out);
     assert_string_equal(
         buf_cstr(&out),
-        "{\"content\":[{\"token\":\"\xc3\xa9\",\"logprob\":-0.5,\"bytes\":[195,169],"
+        "{\"content\":[{\"token\":\"\xc3\xa9\",\"logprob\":-0.5,\"token_id\":5,\"bytes\":[195,169],"
         "\"top_logprobs\":[{\"token\":\"z\",\"logprob\":-0.5,\"bytes\":[122]},"
         "{\"token\":\"t6\",\"logprob\":-1.25,\"bytes\":[116,54]}]},"
-        "{\"token\":\"t7\",\"logprob\":-2,\"bytes\":[116,55],\"top_logprobs\":["
+        "{\"token\":\"t7\",\"logprob\":-2,\"token_id\":7,\"bytes\":[116,55],\"top_logprobs\":["
         "{\"token\":\"t7\",\"logprob\":-2,\"bytes\":[116,55]}]}],\"refusal\":null}");
 }
 
@@ -50,9 +50,7 @@ static void test_completions(void **state)
     assert_string_equal(
         buf_cstr(&out),
         "{\"tokens\":[\"\xc3\xa9\",\"t7\"],\"token_logprobs\":[-0.5,-2],\"top_logprobs\":["
-        "[{\"token\":\"z\",\"logprob\":-0.5,\"bytes\":[122]},"
-        "{\"token\":\"t6\",\"logprob\":-1.25,\"bytes\":[116,54]}],"
-        "[{\"token\":\"t7\",\"logprob\":-2,\"bytes\":[116,55]}]],\"text_offset\":[]}");
+        "{\"z\":-0.5,\"t6\":-1.25,\"\xc3\xa9\":-0.5},{\"t7\":-2}],\"text_offset\":[]}");
 }
 
 static void test_what_is_no_list(void **state)

@@ -1,29 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/openai/reply_calls.h"
+#include "router/openai/reply_harmony.h"
 
 #include <strings.h>
 
 /* --- ways of writing thoughts ----------------------------------------------------------------- */
 
+/* An answer begins with thoughts, whether or not the mark is there; the mark of a call ends them. */
+enum { INSIDE = 1, CALL_ENDS = 2 };
+
 struct reply_thoughts {
     const char *name;
     const char *begin, *end;
-    bool inside; /* an answer begins with thoughts, whether or not the mark is there */
+    unsigned how;
 };
 
 static const struct reply_thoughts THOUGHTS[] = {
-    {"basic", "<think>", "</think>", false}, /* the first: of unknown names */
-    {"deepseek_r1", "<think>", "</think>", true},
-    {"step3", "<think>", "</think>", true},
-    {"kimi", "\xe2\x97\x81think\xe2\x96\xb7", "\xe2\x97\x81/think\xe2\x96\xb7", false},
-    {"mistral", "[THINK]", "[/THINK]", true},
-    {"granite", "Here is my thought process:", "Here is my response:", false},
+    {"basic", "<think>", "</think>", 0}, /* the first: of unknown names */
+    {"deepseek_r1", "<think>", "</think>", INSIDE},
+    {"deepseek_v3_2", "<think>", "</think>", INSIDE},
+    {"step3", "<think>", "</think>", INSIDE},
+    {"kimi_k25", "<think>", "</think>", INSIDE},
+    {"minimax_m2", "<think>", "</think>", INSIDE | CALL_ENDS},
+    {"nemotron_nano", "<think>", "</think>", INSIDE},
+    {"nemotron3", "<think>", "</think>", INSIDE},
+    {"nemotron_v3", "<think>", "</think>", INSIDE},
+    {"kimi", "\xe2\x97\x81think\xe2\x96\xb7", "\xe2\x97\x81/think\xe2\x96\xb7", 0},
+    {"mistral", "[THINK]", "[/THINK]", 0},
+    {"granite", "Here is my thought process:", "Here is my response:", 0},
+    {"minimax_m3", "<mm:think>", "</mm:think>", 0},
+    {"minimax-m3", "<mm:think>", "</mm:think>", 0},
 };
+
+static const struct reply_thoughts HARMONY_THOUGHTS = {.name = "gpt_oss"};
 
 const struct reply_thoughts *reply_find_thoughts(const char *name)
 {
-    if (!name || strcasecmp(name, "gpt_oss") == 0)
+    if (!name)
         return NULL;
+    if (strcasecmp(name, HARMONY_THOUGHTS.name) == 0)
+        return &HARMONY_THOUGHTS;
     for (size_t i = 0; i < ARRAY_LEN(THOUGHTS); i++)
         if (strcasecmp(name, THOUGHTS[i].name) == 0)
             return &THOUGHTS[i];
@@ -35,7 +51,7 @@ const struct reply_calls *reply_find_calls(const char *name)
     for (size_t i = 0; name && i < REPLY_CALLS_N; i++)
         if (strcasecmp(name, REPLY_CALLS[i].name) == 0)
             return &REPLY_CALLS[i];
-    return NULL;
+    return name && strcasecmp(name, REPLY_HARMONY_CALLS.name) == 0 ? &REPLY_HARMONY_CALLS : NULL;
 }
 
 /* --- the stream ------------------------------------------------------------------------------- */
@@ -46,14 +62,19 @@ struct reply {
     const struct reply_thoughts *thoughts;
     const struct reply_calls *calls;
     struct str named;
+    const struct json *tools;
+    struct harmony *harmony; /* reads all of it first; NULL = another format */
     reply_fn tell;
     void *arg;
     enum thinking thinking;
+    bool inside_first; /* it begins with thoughts, whether or not the mark is there */
     bool calling;      /* behind the mark that begins a call */
     bool said;         /* content that is more than blanks */
     struct buf held;   /* not told apart yet: the end of the stream */
     struct buf inside; /* content not told yet: what may begin a call, or a call */
 };
+
+static void from_harmony(void *arg, const struct reply_part *part);
 
 struct reply *reply_new(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
                         struct str named, reply_fn tell, void *arg)
@@ -63,13 +84,32 @@ struct reply *reply_new(const struct reply_thoughts *thoughts, const struct repl
     *r = (struct reply){
         .thoughts = thoughts, .calls = calls, .named = named, .tell = tell, .arg = arg};
     r->thinking = !thoughts ? THOUGHT : BEFORE;
+    r->inside_first = thoughts && (thoughts->how & INSIDE);
+    if (thoughts != &HARMONY_THOUGHTS && calls != &REPLY_HARMONY_CALLS)
+        return r;
+    r->harmony =
+        harmony_new(thoughts == &HARMONY_THOUGHTS, calls == &REPLY_HARMONY_CALLS, from_harmony, r);
+    r->thinking = THOUGHT;
+    if (calls == &REPLY_HARMONY_CALLS)
+        r->calls = NULL;
     return r;
+}
+
+void reply_expect_no_thoughts(struct reply *r)
+{
+    r->inside_first = false;
+}
+
+void reply_know_tools(struct reply *r, const struct json *tools)
+{
+    r->tools = tools;
 }
 
 struct reply *reply_free(struct reply *r)
 {
     if (!r)
         return NULL;
+    r->harmony = harmony_free(r->harmony);
     buf_done(&r->held);
     buf_done(&r->inside);
     free(r);
@@ -82,8 +122,7 @@ static void tell(struct reply *r, enum reply_kind kind, struct str text)
         r->tell(r->arg, &(struct reply_part){.kind = kind, .text = text});
 }
 
-/* Bytes of @text before @mark, or before an end of @text that may become one; *ret_found. */
-static size_t find_mark(struct str text, const char *mark, bool *ret_found)
+size_t reply_find_mark(struct str text, const char *mark, bool *ret_found)
 {
     size_t n = strlen(mark);
     const char *hit = text.len ? memmem(text.ptr, text.len, mark, n) : NULL;
@@ -102,7 +141,7 @@ static size_t find_mark(struct str text, const char *mark, bool *ret_found)
 /* Tells the calls that are in @text; false when it is not made of calls. */
 static bool tell_calls(struct reply *r, struct str text)
 {
-    struct reply_found found = {.named = r->named};
+    struct reply_found found = {.named = r->named, .tools = r->tools};
     const char *p;
     bool ok = text.len <= REPLY_CALL_BYTES_MAX && r->calls->read(text, &found) && found.n > 0;
 
@@ -111,7 +150,9 @@ static bool tell_calls(struct reply *r, struct str text)
         struct reply_part part = {.kind = REPLY_CALL, .name = str_from(p)};
 
         part.text = str_from(p + part.name.len + 1);
-        p = part.text.ptr + part.text.len + 1;
+        part.id = str_from(part.text.ptr + part.text.len + 1);
+        p = part.id.ptr + part.id.len + 1;
+        part.more = i + 1 < found.n;
         r->tell(r->arg, &part);
     }
     buf_done(&found.text);
@@ -156,7 +197,7 @@ static void content_step(struct reply *r)
     if (r->calling || !look_at_first(r) || r->calling)
         return;
     if (r->calls->begin)
-        n = find_mark(text, r->calls->begin, &found);
+        n = reply_find_mark(text, r->calls->begin, &found);
     tell(r, REPLY_CONTENT, str_head(text, n));
     buf_consume(&r->inside, n);
     r->calling = found;
@@ -179,7 +220,7 @@ static void push_content(struct reply *r, struct str text)
             break;
         /* The mark that begins it may look like one that ends it. */
         n = strlen(r->calls->begin);
-        n += find_mark(str_skip(buf_str(&r->inside), n), r->calls->end, &found);
+        n += reply_find_mark(str_skip(buf_str(&r->inside), n), r->calls->end, &found);
         if (!found)
             break;
         settle_call(r, n, strlen(r->calls->end));
@@ -189,6 +230,30 @@ static void push_content(struct reply *r, struct str text)
 }
 
 /* --- thoughts --------------------------------------------------------------------------------- */
+
+/* Thoughts up to the mark that ends them: what is false needs more. */
+static bool think_on(struct reply *r, bool last)
+{
+    struct str text = buf_str(&r->held);
+    bool found, calls = false;
+    size_t n = reply_find_mark(text, r->thoughts->end, &found), skip = strlen(r->thoughts->end);
+
+    if ((r->thoughts->how & CALL_ENDS) && r->calls && r->calls->begin) {
+        size_t n_calls = reply_find_mark(text, r->calls->begin, &calls);
+
+        if (n_calls < n || (calls && !found)) {
+            found = calls;
+            skip = 0;
+        }
+        n = MIN(n, n_calls);
+    }
+    n = last && !found ? text.len : n;
+    tell(r, REPLY_THOUGHT, str_head(text, n));
+    buf_consume(&r->held, n + (found ? skip : 0));
+    if (found)
+        r->thinking = THOUGHT;
+    return found;
+}
 
 /* One step through what is held: false when more is needed to go on. */
 static bool think(struct reply *r, bool last)
@@ -207,25 +272,33 @@ static bool think(struct reply *r, bool last)
             return false;
         if (found)
             buf_consume(&r->held, n + begin.len);
-        r->thinking = found || r->thoughts->inside ? THINKING : THOUGHT;
+        r->thinking = found || r->inside_first ? THINKING : THOUGHT;
         return true;
     }
     if (r->thinking == THINKING) {
-        n = find_mark(text, r->thoughts->end, &found);
-        n = last && !found ? text.len : n;
-        tell(r, REPLY_THOUGHT, str_head(text, n));
-        buf_consume(&r->held, n + (found ? strlen(r->thoughts->end) : 0));
-        if (found)
-            r->thinking = THOUGHT;
-        return found;
+        return think_on(r, last);
     }
     push_content(r, text);
     buf_clear(&r->held);
     return false;
 }
 
+static void from_harmony(void *arg, const struct reply_part *part)
+{
+    struct reply *r = arg;
+
+    if (part->kind == REPLY_CONTENT)
+        push_content(r, part->text);
+    else
+        r->tell(r->arg, part);
+}
+
 void reply_push(struct reply *r, struct str text)
 {
+    if (r->harmony) {
+        harmony_push(r->harmony, text);
+        return;
+    }
     if (r->thinking == THOUGHT) {
         push_content(r, text);
         return;
@@ -237,6 +310,8 @@ void reply_push(struct reply *r, struct str text)
 
 void reply_end(struct reply *r)
 {
+    if (r->harmony)
+        harmony_end(r->harmony);
     while (r->held.len && think(r, true))
         ;
     if (r->calling && r->inside.len)

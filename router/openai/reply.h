@@ -15,6 +15,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
+struct json;
 struct reply;
 struct reply_thoughts; /* a way of writing thoughts */
 struct reply_calls;    /* a way of writing calls */
@@ -27,12 +28,14 @@ struct reply_part {
     enum reply_kind kind;
     struct str text; /* of a call: its arguments, JSON */
     struct str name; /* of a call */
+    struct str id;   /* of a call, where the model gives one; empty = none */
+    bool more;       /* of a call: another one of the same block follows at once */
 };
 
 typedef void (*reply_fn)(void *arg, const struct reply_part *part);
 
 /* Any name that is not known is the one of <think> and </think>, as to the reference; NULL in, NULL
- * out, and NULL for gpt_oss, which needs what texts do not show. */
+ * out. */
 const struct reply_thoughts *reply_find_thoughts(const char *name);
 /* NULL when it is not known here. */
 const struct reply_calls *reply_find_calls(const char *name);
@@ -43,6 +46,10 @@ extern const struct reply_calls REPLY_ANSWER_IS_CALLS, REPLY_ANSWER_IS_ARGUMENTS
 /* Either may be NULL. @named, of REPLY_ANSWER_IS_ARGUMENTS, is borrowed for as long as it lives. */
 struct reply *reply_new(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
                         struct str named, reply_fn tell, void *arg);
+/* The tools of the request, borrowed: what their schemas call a text is no number. */
+void reply_know_tools(struct reply *r, const struct json *tools);
+/* The prompt asks for no thoughts: an answer without their mark has none. */
+void reply_expect_no_thoughts(struct reply *r);
 struct reply *reply_free(struct reply *r);
 DEFINE_CLEANUP(struct reply *, reply_free)
 

@@ -11,17 +11,31 @@
 
 enum { CALLS_MAX = 128, LITERAL_DEPTH = 32 };
 
-static bool add(struct reply_found *f, struct str name, struct str arguments)
+static bool has_nul(struct str s)
 {
-    if (name.len == 0 || f->n == CALLS_MAX || memchr(name.ptr, '\0', name.len) ||
-        memchr(arguments.ptr, '\0', arguments.len))
+    return s.len && memchr(s.ptr, '\0', s.len);
+}
+
+bool reply_add_call(struct reply_found *f, struct str name, struct str arguments, struct str id)
+{
+    const struct str parts[] = {name, arguments, id};
+
+    if (name.len == 0 || f->n == CALLS_MAX)
         return false;
-    buf_put_str(&f->text, name);
-    buf_put_char(&f->text, '\0');
-    buf_put_str(&f->text, arguments);
-    buf_put_char(&f->text, '\0');
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (has_nul(parts[i]))
+            return false;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        buf_put_str(&f->text, parts[i]);
+        buf_put_char(&f->text, '\0');
+    }
     f->n++;
     return true;
+}
+
+static bool add(struct reply_found *f, struct str name, struct str arguments)
+{
+    return reply_add_call(f, name, arguments, STR_NULL);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
@@ -32,6 +46,26 @@ static bool is_json(struct str text)
     struct err e;
 
     return json_parse(&v, text, &e) == 0;
+}
+
+bool reply_compact_json(struct str text, struct buf *ret)
+{
+    bool in_string = false;
+
+    if (!is_json(text))
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+
+        if (!in_string && (c == ' ' || c == '\t' || c == '\n' || c == '\r'))
+            continue;
+        buf_put_char(ret, c);
+        if (c == '"')
+            in_string = !in_string;
+        else if (c == '\\' && ++i < text.len)
+            buf_put_char(ret, text.ptr[i]);
+    }
+    return true;
 }
 
 /* {"name": n, "arguments" or "parameters": object, or a text that holds one} */
@@ -99,13 +133,7 @@ static bool read_arguments(struct str text, struct reply_found *f)
     return is_json(text) && add(f, f->named, text);
 }
 
-/* --- DeepSeek --------------------------------------------------------------------------------- */
-
-#define DS(word) "<\xef\xbd\x9ctool\xe2\x96\x81" word "\xef\xbd\x9c>"
-#define DS_SEP "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>"
-
-/* Up to @mark, which is taken too; false when there is none. */
-static bool take_to(struct str *rest, const char *mark, struct str *ret)
+bool reply_take_to(struct str *rest, const char *mark, struct str *ret)
 {
     const char *hit = rest->len ? memmem(rest->ptr, rest->len, mark, strlen(mark)) : NULL;
 
@@ -116,27 +144,40 @@ static bool take_to(struct str *rest, const char *mark, struct str *ret)
     return true;
 }
 
+/* --- DeepSeek --------------------------------------------------------------------------------- */
+
+#define DS(word) "<\xef\xbd\x9ctool\xe2\x96\x81" word "\xef\xbd\x9c>"
+#define DS_SEP "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>"
+
+static bool add_compact(struct reply_found *f, struct str name, struct str arguments, struct str id)
+{
+    AUTO(buf_done) struct buf compact = BUF_NULL;
+
+    return reply_compact_json(str_trim(arguments), &compact) &&
+           reply_add_call(f, name, buf_str(&compact), id);
+}
+
 /* Blocks of begin, [type] sep name, arguments (in V3 fenced), end. */
 static bool read_deepseek(struct str text, struct reply_found *f, bool fenced)
 {
     struct str block, part, name, arguments;
 
-    while (take_to(&text,
-                   DS("call\xe2\x96\x81"
-                      "begin"),
-                   &part)) {
-        if (!take_to(&text,
-                     DS("call\xe2\x96\x81"
-                        "end"),
-                     &block) ||
-            !take_to(&block, DS_SEP, &name))
+    while (reply_take_to(&text,
+                         DS("call\xe2\x96\x81"
+                            "begin"),
+                         &part)) {
+        if (!reply_take_to(&text,
+                           DS("call\xe2\x96\x81"
+                              "end"),
+                           &block) ||
+            !reply_take_to(&block, DS_SEP, &name))
             return false;
         arguments = block;
-        if (fenced && (!take_to(&block, "\n", &name) || !take_to(&block, "```json", &part) ||
-                       !take_to(&block, "```", &arguments)))
+        if (fenced &&
+            (!reply_take_to(&block, "\n", &name) || !reply_take_to(&block, "```json", &part) ||
+             !reply_take_to(&block, "```", &arguments)))
             return false;
-        arguments = str_trim(arguments);
-        if (!is_json(arguments) || !add(f, str_trim(name), arguments))
+        if (!add_compact(f, str_trim(name), arguments, STR_NULL))
             return false;
     }
     return true;
@@ -152,40 +193,24 @@ static bool read_deepseek_v3_1(struct str text, struct reply_found *f)
     return read_deepseek(text, f, false);
 }
 
-/* --- elements --------------------------------------------------------------------------------- */
+/* --- Kimi ------------------------------------------------------------------------------------- */
 
-/* What is JSON, but for strings, stands for itself; the rest is text. */
-static void put_value(struct json_put *j, struct str text)
+/* <|tool_call_begin|> [functions.]NAME:N <|tool_call_argument_begin|> JSON <|tool_call_end|> …;
+ * what stands before the arguments is the id, by which the next prompt names the call. */
+static bool read_kimi(struct str text, struct reply_found *f)
 {
-    if (text.len && is_json(text))
-        json_put_raw(j, text);
-    else
-        json_put_str(j, text);
-}
+    struct str part, id, name, arguments;
 
-/* <function=NAME> <parameter=KEY> VALUE </parameter> … </function> */
-static bool read_elements(struct str text, struct reply_found *f)
-{
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    struct json_put j = json_put_on(&out);
-    struct str part, name, key, value, body;
-
-    if (!take_to(&text, "<function=", &part) || !take_to(&text, ">", &name))
-        return false;
-    body = text;
-    (void)take_to(&text, "</function>", &body);
-    json_put_object(&j);
-    while (take_to(&body, "<parameter=", &part)) {
-        if (!take_to(&body, ">", &key) || !take_to(&body, "</parameter>", &value))
+    while (reply_take_to(&text, "<|tool_call_begin|>", &part)) {
+        if (!reply_take_to(&text, "<|tool_call_argument_begin|>", &id) ||
+            !reply_take_to(&text, "<|tool_call_end|>", &arguments))
             return false;
-        /* One newline on each side belongs to the writing. */
-        value = str_skip(value, str_starts(value, STR("\n")));
-        value.len -= str_ends(value, STR("\n"));
-        json_put_key_str(&j, str_trim(key));
-        put_value(&j, value);
+        id = str_trim(id);
+        name = str_skip(id, str_starts(id, STR("functions.")) ? strlen("functions.") : 0);
+        if (!reply_take_to(&name, ":", &part) || !add_compact(f, part, arguments, id))
+            return false;
     }
-    json_put_object_end(&j);
-    return add(f, str_trim(name), buf_str(&out));
+    return true;
 }
 
 /* --- Python ----------------------------------------------------------------------------------- */
@@ -394,8 +419,20 @@ const struct reply_calls REPLY_ANSWER_IS_ARGUMENTS = {.name = "", .read = read_a
     DS("calls\xe2\x96\x81"                                                                         \
        "end")
 
+const struct reply_calls REPLY_HARMONY_CALLS = {.name = "harmony"};
+
+#define DSML                                                                                       \
+    "\xef\xbd\x9c"                                                                                 \
+    "DSML"                                                                                         \
+    "\xef\xbd\x9c"
+#define DSML_CALLS "<" DSML "tool_calls>"
+#define DSML_CALLS_END "</" DSML "tool_calls>"
+#define KIMI_BEGIN "<|tool_calls_section_begin|>"
+#define KIMI_END "<|tool_calls_section_end|>"
+
 const struct reply_calls REPLY_CALLS[] = {
     {.name = "hermes", .begin = "<tool_call>", .end = "</tool_call>", .read = read_json},
+    {.name = "qwen25", .begin = "<tool_call>", .end = "</tool_call>", .read = read_json},
     {.name = "nemotron_deci", .begin = "<TOOLCALL>", .end = "</TOOLCALL>", .read = read_json},
     {.name = "default", .begin = "<TOOLCALL>", .end = "</TOOLCALL>", .read = read_json},
     {.name = "llama3_json", .begin = "<|python_tag|>", .first = '{', .read = read_json_list},
@@ -403,9 +440,30 @@ const struct reply_calls REPLY_CALLS[] = {
     {.name = "phi4", .begin = "functools", .read = read_json},
     {.name = "jamba", .begin = "<tool_calls>", .end = "</tool_calls>", .read = read_json},
     {.name = "pythonic", .first = '[', .read = read_python},
-    {.name = "qwen3_coder", .begin = "<tool_call>", .end = "</tool_call>", .read = read_elements},
-    {.name = "nemotron_nano", .begin = "<tool_call>", .end = "</tool_call>", .read = read_elements},
+    {.name = "qwen3_coder",
+     .begin = "<tool_call>",
+     .end = "</tool_call>",
+     .read = reply_read_elements},
+    {.name = "nemotron_nano",
+     .begin = "<tool_call>",
+     .end = "</tool_call>",
+     .read = reply_read_elements},
     {.name = "deepseek_v3", .begin = DS_BEGIN, .end = DS_END, .read = read_deepseek_v3},
     {.name = "deepseek_v3_1", .begin = DS_BEGIN, .end = DS_END, .read = read_deepseek_v3_1},
+    {.name = "deepseek_v3_2",
+     .begin = "<" DSML "function_calls>",
+     .end = "</" DSML "function_calls>",
+     .read = reply_read_dsml},
+    {.name = "deepseek_v4", .begin = DSML_CALLS, .end = DSML_CALLS_END, .read = reply_read_dsml},
+    {.name = "deepseek-v4", .begin = DSML_CALLS, .end = DSML_CALLS_END, .read = reply_read_dsml},
+    {.name = "deepseekv4", .begin = DSML_CALLS, .end = DSML_CALLS_END, .read = reply_read_dsml},
+    {.name = "minimax_m2",
+     .begin = "<minimax:tool_call>",
+     .end = "</minimax:tool_call>",
+     .read = reply_read_invokes},
+    {.name = "glm45", .begin = "<tool_call>", .end = "</tool_call>", .read = reply_read_pairs},
+    {.name = "glm47", .begin = "<tool_call>", .end = "</tool_call>", .read = reply_read_pairs},
+    {.name = "kimi_k2", .begin = KIMI_BEGIN, .end = KIMI_END, .read = read_kimi},
+    {.name = "kimi_k25", .begin = KIMI_BEGIN, .end = KIMI_END, .read = read_kimi},
 };
 const size_t REPLY_CALLS_N = ARRAY_LEN(REPLY_CALLS);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/openai/reply.h"
 
+#include "lib/base/err.h"
+#include "lib/base/json_tree.h"
 #include "lib/base/test.h"
 
 #define DS(word) "<\xef\xbd\x9ctool\xe2\x96\x81" word "\xef\xbd\x9c>"
@@ -14,6 +16,10 @@
        "begin")                                                                                    \
     text DS("calls\xe2\x96\x81"                                                                    \
             "end")
+#define DSML                                                                                       \
+    "\xef\xbd\x9c"                                                                                 \
+    "DSML"                                                                                         \
+    "\xef\xbd\x9c"
 #define DS_SEP "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>"
 
 /* Parts as a text: content as it is, thoughts in (), calls in {}. Neighbours of a kind are one. */
@@ -21,6 +27,12 @@ struct told {
     struct buf text;
     int kind;
 };
+
+/* What the cases' requests say of their tools. */
+static const char TOOLS[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{"
+    "\"x\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"},\"o\":{\"type\":\"object\"},"
+    "\"any\":{}}}}}]";
 
 static void close_part(struct told *t)
 {
@@ -35,7 +47,9 @@ static void tell(void *arg, const struct reply_part *part)
 
     if (part->kind == REPLY_CALL) {
         close_part(t);
-        buf_printf(&t->text, "{%.*s %.*s}", STR_ARG(part->name), STR_ARG(part->text));
+        buf_printf(&t->text, "{%.*s%s%.*s %.*s}", STR_ARG(part->name), part->id.len ? "#" : "",
+                   STR_ARG(part->id), STR_ARG(part->text));
+        buf_put_cstr(&t->text, part->more ? "+" : "");
         return;
     }
     if ((int)part->kind != t->kind) {
@@ -50,8 +64,12 @@ static void read_in_pieces(const struct reply_thoughts *thoughts, const struct r
                            struct str text, size_t piece, struct buf *ret)
 {
     struct told t = {.kind = -1};
+    AUTO(json_free) struct json *tools = NULL;
     AUTO(reply_free) struct reply *r = reply_new(thoughts, calls, STR("named"), tell, &t);
+    struct err e;
 
+    assert_int_equal(json_parse(&tools, STR(TOOLS), &e), 0);
+    reply_know_tools(r, tools);
     for (; text.len; text = str_skip(text, piece))
         reply_push(r, str_head(text, piece));
     reply_end(r);
@@ -88,13 +106,16 @@ static void test_thoughts(void **state)
         {"kimi", "\xe2\x97\x81think\xe2\x96\xb7hm\xe2\x97\x81/think\xe2\x96\xb7yes", "(hm)yes"},
         {"mistral", "[THINK]hm[/THINK]yes", "(hm)yes"},
         {"granite", "Here is my thought process: a Here is my response: b", "( a ) b"},
+        {"mistral", "no thoughts", "no thoughts"},
+        {"nemotron_nano", "hm</think>yes", "(hm)yes"},
+        {"minimax_m2", "hm</think>yes", "(hm)yes"},
+        {"minimax_m3", "<mm:think>hm</mm:think>yes", "(hm)yes"},
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_reads(reply_find_thoughts(cases[i].name), NULL, cases[i].text, cases[i].want);
     assert_null(reply_find_thoughts(NULL));
-    assert_null(reply_find_thoughts("gpt_oss"));
 }
 
 /* The forms that wire.md §8.9 lists as read by the reference, and some that it leaves as they are. */
@@ -108,7 +129,7 @@ static void test_calls(void **state)
         {"hermes",
          "<tool_call>[{\"name\":\"f\"},{\"name\":\"g\",\"arguments\":\"{\\\"a\\\":1}\"}]"
          "</tool_call>",
-         "{f {}}{g {\"a\":1}}"},
+         "{f {}}+{g {\"a\":1}}"},
         {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "{f {}}"},
         {"hermes", "<tool_call>{oops</tool_call>, <tool", "<tool_call>{oops</tool_call>, <tool"},
         {"hermes", "<tool_call>{\"arguments\":{}}</tool_call>",
@@ -116,7 +137,7 @@ static void test_calls(void **state)
         {"nemotron_deci", "<TOOLCALL>[{\"name\":\"f\",\"arguments\":{\"x\":1}}]</TOOLCALL>",
          "{f {\"x\":1}}"},
         {"llama3_json", "<|python_tag|>{\"name\":\"f\",\"parameters\":{\"x\":1}}", "{f {\"x\":1}}"},
-        {"llama3_json", "{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\"}", "{f {}}{g {}}"},
+        {"llama3_json", "{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\"}", "{f {}}+{g {}}"},
         {"llama3_json", "{\"answer\":42}", "{\"answer\":42}"},
         {"llama3_json", "Sure: {\"name\":\"f\"}", "Sure: {\"name\":\"f\"}"},
         {"mistral", "hi [TOOL_CALLS][{\"name\":\"f\",\"arguments\":{\"x\":1}}]",
@@ -125,7 +146,7 @@ static void test_calls(void **state)
         {"jamba", "<tool_calls>[{\"name\":\"f\",\"arguments\":{\"x\":1}}]</tool_calls>",
          "{f {\"x\":1}}"},
         {"pythonic", "[f(x=1, y=\"a\\n'\", z=[1.5, True, None, {'k': (2,)}]), g()]",
-         "{f {\"x\":1,\"y\":\"a\\n'\",\"z\":[1.5,true,null,{\"k\":[2]}]}}{g {}}"},
+         "{f {\"x\":1,\"y\":\"a\\n'\",\"z\":[1.5,true,null,{\"k\":[2]}]}}+{g {}}"},
         {"pythonic", "[1, 2] is a list", "[1, 2] is a list"},
         {"qwen3_coder",
          "<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n<parameter=s>\na b\n"
@@ -134,8 +155,10 @@ static void test_calls(void **state)
         {"deepseek_v3",
          DS_CALLS(DS_CALL("function" DS_SEP "f\n```json\n{\"x\": 1}\n```")
                       DS_CALL("function" DS_SEP "g\n```json\n{}\n```")),
-         "{f {\"x\": 1}}{g {}}"},
-        {"deepseek_v3_1", "hm " DS_CALLS(DS_CALL("f" DS_SEP "{\"x\": 1}")), "hm {f {\"x\": 1}}"},
+         "{f {\"x\":1}}+{g {}}"},
+        {"deepseek_v3_1", "hm " DS_CALLS(DS_CALL("f" DS_SEP "{\"x\": 1}")), "hm {f {\"x\":1}}"},
+        {"deepseek_v3_1", DS_CALLS(DS_CALL("f" DS_SEP "{oops")),
+         DS_CALLS(DS_CALL("f" DS_SEP "{oops"))},
     };
 
     (void)state;
@@ -143,8 +166,54 @@ static void test_calls(void **state)
         assert_non_null(reply_find_calls(cases[i].name));
         assert_reads(NULL, reply_find_calls(cases[i].name), cases[i].text, cases[i].want);
     }
-    assert_null(reply_find_calls("harmony"));
+    assert_null(reply_find_calls("some new name"));
     assert_null(reply_find_calls(NULL));
+}
+
+/* Arguments between marks: values are what the schema says. */
+static void test_marked_calls(void **state)
+{
+    static const struct {
+        const char *name, *text, *want;
+    } cases[] = {
+        {"deepseek_v3_2",
+         "hm<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML
+         "parameter name=\"x\" string=\"false\">[1, 2.0]</" DSML "parameter>\n<" DSML
+         "parameter name=\"s\" string=\"true\"> 12\n</" DSML "parameter>\n</" DSML "invoke>\n<" DSML
+         "invoke name=\"g\">\n</" DSML "invoke>\n</" DSML "function_calls>bye",
+         "hm{f {\"x\":[1,2.0],\"s\":\"12\"}}+{g {}}bye"},
+        {"deepseek_v4",
+         "<" DSML "tool_calls><" DSML "invoke name=\"f\"></" DSML "invoke></" DSML "tool_calls>",
+         "{f {}}"},
+        {"minimax_m2",
+         "hm<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"x\">1</parameter>\n"
+         "<parameter name=\"s\">\n12 </parameter><parameter name='o'>{\"a\": 1}</parameter>"
+         "<parameter name=any>true</parameter><parameter name=\"new\">3</parameter>\n</invoke>\n"
+         "<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>bye",
+         "hm{f {\"x\":1,\"s\":\"12\",\"o\":{\"a\":1},\"any\":true,\"new\":\"3\"}}+{g {}}bye"},
+        {"minimax_m2", "<minimax:tool_call>oops</minimax:tool_call>",
+         "<minimax:tool_call>oops</minimax:tool_call>"},
+        {"qwen3_coder",
+         "<tool_call><function=f><parameter=x>\"1\"</parameter><parameter=s>1</parameter>"
+         "<parameter=o>{oops</parameter></function></tool_call>",
+         "{f {\"x\":\"\\\"1\\\"\",\"s\":\"1\",\"o\":\"{oops\"}}"},
+        {"glm45",
+         "<tool_call>f\n<arg_key>x</arg_key>\n<arg_value> 1 </arg_value>\n<arg_key>s</arg_key>\n"
+         "<arg_value>1</arg_value>\n</tool_call>\n<tool_call>g</tool_call>",
+         "{f {\"x\":1,\"s\":\"1\"}}\n{g {}}"},
+        {"glm47", "<tool_call>{\"no\":1}</tool_call>", "<tool_call>{\"no\":1}</tool_call>"},
+        {"kimi_k2",
+         "hm<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+         "<|tool_call_argument_begin|>{\"x\": 1}<|tool_call_end|><|tool_call_begin|> g:1 "
+         "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>bye",
+         "hm{f#functions.f:0 {\"x\":1}}+{g#g:1 {}}bye"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_non_null(reply_find_calls(cases[i].name));
+        assert_reads(NULL, reply_find_calls(cases[i].name), cases[i].text, cases[i].want);
+    }
 }
 
 static void test_both(void **state)
@@ -153,6 +222,65 @@ static void test_both(void **state)
     assert_reads(reply_find_thoughts("qwen3"), reply_find_calls("hermes"),
                  "<think>a <tool_call> b</think>c<tool_call>{\"name\":\"f\"}</tool_call>",
                  "(a <tool_call> b)c{f {}}");
+}
+
+#define ANALYSIS "<|channel|>analysis<|message|>hm"
+#define TO_F "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+#define NEXT "<|end|><|start|>assistant"
+
+static void test_harmony(void **state)
+{
+    static const struct {
+        bool thoughts, calls;
+        const char *text, *want;
+    } cases[] = {
+        {true, true, ANALYSIS NEXT "<|channel|>final<|message|>yes<|return|>", "(hm)yes"},
+        {true, true, ANALYSIS NEXT TO_F "{\"x\": 1}<|call|>", "(hm){f {\"x\":1}}"},
+        {true, true, TO_F "{\"x\": 1}", "{f {\"x\":1}}"}, /* the token that ends it is not told */
+        {true, true, TO_F "oops<|call|>", "{f oops}"},
+        {true, true, TO_F "{\"x\": 1", TO_F "{\"x\": 1"},
+        {true, true, TO_F "{}<|call|><|start|>assistant" TO_F "{}<|call|>bye", "{f {}}{f {}}"},
+        {true, true, " to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "{f {}}"},
+        {true, true, "<|channel|>commentary<|message|>first" NEXT TO_F "{}<|call|>", "first{f {}}"},
+        {true, false, ANALYSIS NEXT TO_F "{}<|call|>", "(hm)" TO_F "{}<|call|>"},
+        {false, true, ANALYSIS NEXT "<|channel|>final<|message|>yes", "yes"},
+        {true, true, ANALYSIS, "(hm)"},
+        {true, true, "no <|marks here", "no <|marks here"},
+        {true, true, ANALYSIS "<|start|>assistant<|channel|>fin", "(hm)"},
+        {true, true, "<|chan", "<|chan"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_reads(cases[i].thoughts ? reply_find_thoughts("gpt_oss") : NULL,
+                     cases[i].calls ? reply_find_calls("harmony") : NULL, cases[i].text,
+                     cases[i].want);
+}
+
+static void test_calls_that_end_thoughts(void **state)
+{
+    const char *call = "<minimax:tool_call><invoke name=\"f\"></invoke></minimax:tool_call>";
+    char text[256];
+
+    (void)state;
+    (void)snprintf(text, sizeof(text), "hm<%s", call);
+    assert_reads(reply_find_thoughts("minimax_m2"), reply_find_calls("minimax_m2"), text,
+                 "(hm<){f {}}");
+    assert_reads(reply_find_thoughts("minimax_m2"), reply_find_calls("minimax_m2"), call, "{f {}}");
+}
+
+static void test_no_thoughts_expected(void **state)
+{
+    struct told t = {.kind = -1};
+    AUTO(reply_free)
+    struct reply *r = reply_new(reply_find_thoughts("deepseek_r1"), NULL, STR_NULL, tell, &t);
+
+    (void)state;
+    reply_expect_no_thoughts(r);
+    reply_push(r, STR("yes"));
+    reply_end(r);
+    assert_string_equal(buf_cstr(&t.text), "yes");
+    buf_done(&t.text);
 }
 
 static void test_forced(void **state)
@@ -166,5 +294,7 @@ static void test_forced(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_thoughts), T(test_calls), T(test_both), T(test_forced));
+    return TEST_RUN(T(test_thoughts), T(test_calls), T(test_marked_calls), T(test_both),
+                    T(test_harmony), T(test_calls_that_end_thoughts), T(test_no_thoughts_expected),
+                    T(test_forced));
 }
