@@ -150,19 +150,20 @@ static char *put_digits(char *end, uint32_t v)
 
 void json_put_u32_array(struct json_put *j, const uint32_t *v, size_t n)
 {
-    enum { DIGITS = 10, AT_ONCE = 256 };
+    enum { DIGITS = 10, AT_ONCE = 256, USUAL = 6 };
 
     json_put_array(j);
+    (void)buf_reserve(j->out, n * USUAL); /* grows once, and not by and by */
     for (size_t i = 0; i < n;) {
         size_t until = MIN(n, i + AT_ONCE);
-        char *begin = buf_reserve(j->out, AT_ONCE * (DIGITS + 1)), *at = begin;
+        char *begin = buf_reserve(j->out, AT_ONCE * (DIGITS + 1) + DIGITS), *at = begin;
 
         for (; i < until; i++) {
-            char text[DIGITS], *digits = put_digits(text + DIGITS, v[i]);
-            size_t len = (size_t)(text + DIGITS - digits);
+            char text[2 * DIGITS], *digits = put_digits(text + DIGITS, v[i]);
 
-            memcpy(at, digits, len);
-            at += len;
+            /* All at once, whatever their number: the next one overwrites what is too much. */
+            memcpy(at, digits, DIGITS);
+            at += text + DIGITS - digits;
             *at++ = ',';
         }
         buf_commit(j->out, (size_t)(at - begin) - (i == n));

@@ -40,13 +40,15 @@ enum {
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
     FLUSH_MS = 2000,
+    HUSKS_MAX = 64, /* delivered messages that wait for being destroyed together */
+    HUSK_BYTES_MAX = 1 << 20,
 };
 
 struct message {
     struct list link;
     uint64_t subscription;
-    struct nats_message view; /* into @bytes */
-    char bytes[];
+    natsMsg *msg;             /* owned */
+    struct nats_message view; /* into it */
 };
 
 /* Of the newest connection. */
@@ -66,9 +68,12 @@ struct inbox {
     size_t n_messages, n_bytes, max;
     struct nats_link *link; /* loop thread only; NULL once freed */
     bool posted;            /* a delivery is on its way */
-    bool closing;           /* takes nothing any more */
-    bool lost;              /* the library closed the connection for good */
-    bool up;                /* as the library sees it; told once the connection is READY */
+    bool kick_due;     /* loop thread only, as below: the keeper is told at the end of the turn */
+    struct list husks; /* messages that were delivered */
+    size_t n_husks, husk_bytes;
+    bool closing; /* takes nothing any more */
+    bool lost;    /* the library closed the connection for good */
+    bool up;      /* as the library sees it; told once the connection is READY */
     enum stage stage;
     natsConnection *offered; /* NULL unless OFFERED */
     struct nats_outbox outbox;
@@ -114,6 +119,7 @@ static struct inbox *inbox_new(struct loop *l, size_t max)
     in->loop = l;
     in->max = max ? max : QUEUE_DEFAULT;
     list_init(&in->messages);
+    list_init(&in->husks);
     nats_outbox_init(&in->outbox);
     (void)pthread_mutex_init(&in->lock, NULL);
     (void)pthread_cond_init(&in->changed, NULL);
@@ -126,12 +132,23 @@ static struct inbox *inbox_ref(struct inbox *in)
     return in;
 }
 
+/* The library has a thread that destroys them, which the first one wakes: many at once cost little
+ * more than one. */
+static void messages_free(struct list *messages)
+{
+    LIST_FOREACH (m, messages, struct message, link) {
+        natsMsg_Destroy(m->msg);
+        free(m);
+    }
+    list_init(messages);
+}
+
 static void inbox_unref(struct inbox *in)
 {
     if (!ref_drop(&in->ref))
         return;
-    LIST_FOREACH (m, &in->messages, struct message, link)
-        free(m);
+    messages_free(&in->messages);
+    messages_free(&in->husks);
     (void)nats_outbox_clear(&in->outbox);
     (void)pthread_mutex_destroy(&in->lock);
     (void)pthread_cond_destroy(&in->changed);
@@ -149,57 +166,44 @@ static void wake_loop(struct inbox *in)
     loop_post(in->loop, deliver, inbox_ref(in));
 }
 
-static struct str put_bytes(char **at, struct str s)
-{
-    struct str copy = str_slice(*at, s.len);
-
-    if (s.len)
-        memcpy(*at, s.ptr, s.len);
-    *at += s.len;
-    return copy;
-}
-
 static size_t size_of(const struct nats_message *m)
 {
     return m->subject.len + m->reply.len + m->payload.len;
 }
 
-static struct message *message_new(uint64_t subscription, const struct nats_message *in)
+/* With the lock held; false when there is no room. */
+static bool append(struct inbox *in, const struct message *message)
 {
-    struct message *m = try_alloc(sizeof(*m) + size_of(in));
-    char *at;
+    size_t size = size_of(&message->view);
+    struct message *m = NULL;
 
+    if (in->n_messages < in->max && in->n_bytes + size <= QUEUE_BYTES_MAX)
+        m = try_alloc(sizeof(*m));
     if (!m)
-        return NULL;
-    at = m->bytes;
-    m->subscription = subscription;
-    m->view = (struct nats_message){.subject = put_bytes(&at, in->subject),
-                                    .reply = put_bytes(&at, in->reply),
-                                    .payload = put_bytes(&at, in->payload),
-                                    .status = in->status};
-    return m;
+        return false;
+    *m = *message;
+    list_append(&in->messages, &m->link);
+    in->n_messages++;
+    in->n_bytes += size;
+    return true;
 }
 
-static void push(struct inbox *in, uint64_t subscription, const struct nats_message *msg)
+/* Takes what @message owns. */
+static void push(struct inbox *in, const struct message *message)
 {
-    size_t size = size_of(msg);
-    struct message *m = NULL;
+    bool taken = false;
 
     (void)pthread_mutex_lock(&in->lock);
     if (!in->closing) {
+        taken = append(in, message);
         in->received++;
-        if (in->n_messages < in->max && in->n_bytes + size <= QUEUE_BYTES_MAX)
-            m = message_new(subscription, msg);
-        if (m) {
-            list_append(&in->messages, &m->link);
-            in->n_messages++;
-            in->n_bytes += size;
+        in->dropped += !taken;
+        if (taken)
             wake_loop(in);
-        } else {
-            in->dropped++;
-        }
     }
     (void)pthread_mutex_unlock(&in->lock);
+    if (!taken)
+        natsMsg_Destroy(message->msg);
 }
 
 /* --- callbacks of the library --------------------------------------------------------------------- */
@@ -219,17 +223,18 @@ static void on_message(natsConnection *connection, natsSubscription *handle, nat
                        void *arg)
 {
     const struct closure *c = arg;
-    const struct nats_message m = {
-        .subject = str_from(natsMsg_GetSubject(msg)),
-        .reply = str_from(natsMsg_GetReply(msg)),
-        .payload = str_slice(natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)),
-        .status = status_of(msg),
+    const struct message m = {
+        .subscription = c->subscription,
+        .msg = msg,
+        .view = {.subject = str_from(natsMsg_GetSubject(msg)),
+                 .reply = str_from(natsMsg_GetReply(msg)),
+                 .payload = str_slice(natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)),
+                 .status = status_of(msg)},
     };
 
     (void)connection;
     (void)handle;
-    push(c->inbox, c->subscription, &m);
-    natsMsg_Destroy(msg);
+    push(c->inbox, &m);
 }
 
 static void on_subscription_complete(void *arg)
@@ -492,19 +497,23 @@ static void adopt(struct nats_link *n)
     set_stage(in, ADOPTED);
 }
 
-static struct message *pop(struct inbox *in)
+/* Moves what may be delivered in one turn to @ret; false when more is left. */
+static bool take_batch(struct inbox *in, struct list *ret)
 {
-    struct message *m = NULL;
+    bool all;
 
     (void)pthread_mutex_lock(&in->lock);
-    if (!list_empty(&in->messages)) {
-        m = LIST_ENTRY(in->messages.next, struct message, link);
+    for (size_t i = 0; i < BATCH_MAX && !list_empty(&in->messages); i++) {
+        struct message *m = LIST_ENTRY(in->messages.next, struct message, link);
+
         list_remove(&m->link);
+        list_append(ret, &m->link);
         in->n_messages--;
         in->n_bytes -= size_of(&m->view);
     }
+    all = list_empty(&in->messages);
     (void)pthread_mutex_unlock(&in->lock);
-    return m;
+    return all;
 }
 
 static bool is_up(struct inbox *in)
@@ -536,12 +545,28 @@ static void deliver_one(struct inbox *in, const struct message *m)
         s->fn(s->arg, &m->view);
 }
 
+static void deliver_batch(struct inbox *in, struct list *batch)
+{
+    LIST_FOREACH (m, batch, struct message, link) {
+        deliver_one(in, m);
+        list_remove(&m->link);
+        list_append(&in->husks, &m->link);
+        in->n_husks++;
+        in->husk_bytes += size_of(&m->view);
+    }
+    if (in->n_husks < HUSKS_MAX && in->husk_bytes < HUSK_BYTES_MAX)
+        return;
+    messages_free(&in->husks);
+    in->n_husks = in->husk_bytes = 0;
+}
+
 /* A callback may free the link: only the inbox is certain to live through this. */
 static void deliver(void *arg)
 {
     struct inbox *in = arg;
-    struct message *m = NULL;
+    struct list batch;
 
+    list_init(&batch);
     (void)pthread_mutex_lock(&in->lock);
     in->posted = false; /* first: a change that this turn does not see any more posts the next */
     (void)pthread_mutex_unlock(&in->lock);
@@ -549,18 +574,12 @@ static void deliver(void *arg)
         adopt(in->link);
         tell_state(in->link);
     }
-    for (size_t i = 0; i < BATCH_MAX; i++) {
-        m = pop(in);
-        if (!m)
-            break;
-        deliver_one(in, m);
-        free(m);
-    }
-    if (m) {
+    if (!take_batch(in, &batch)) {
         (void)pthread_mutex_lock(&in->lock);
         wake_loop(in);
         (void)pthread_mutex_unlock(&in->lock);
     }
+    deliver_batch(in, &batch);
     inbox_unref(in);
 }
 
@@ -586,6 +605,8 @@ static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf,
     s = s ? s : natsOptions_SetWriteDeadline(o, WRITE_MS);
     s = s ? s : natsOptions_SetPingInterval(o, PING_MS);
     s = s ? s : natsOptions_SetMaxReconnect(o, -1);
+    /* One thread for all subscriptions: ours only push. */
+    s = s ? s : natsOptions_UseGlobalMessageDelivery(o, true);
     /* Nothing is kept for a server that is away (0 would mean the default of 8 MB). */
     s = s ? s : natsOptions_SetReconnectBufSize(o, 1);
     s = s ? s : natsOptions_SetCustomReconnectDelay(o, retry_delay, NULL);
@@ -595,12 +616,20 @@ static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf,
     return s ? s : natsOptions_SetClosedCB(o, on_closed, in);
 }
 
+/* Its locks would spin before they wait, 2,000 times, for threads that share a core with theirs. */
+static void open_library(void)
+{
+    (void)nats_Open(0);
+}
+
 int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_link_conf *conf,
                     struct err *e)
 {
+    static pthread_once_t opened = PTHREAD_ONCE_INIT;
     struct nats_link *n = xcalloc(1, sizeof(*n));
     natsStatus status;
 
+    (void)pthread_once(&opened, open_library);
     n->inbox = inbox_new(l, conf->queue_max);
     n->inbox->link = n;
     n->state = conf->state;
@@ -688,6 +717,18 @@ void nats_link_unsubscribe(struct nats_link *n, uint64_t id)
     subscription_free(s);
 }
 
+/* Once for all that a turn published: each time costs two threads a switch. */
+static void kick_keeper(void *arg)
+{
+    struct inbox *in = arg;
+
+    in->kick_due = false;
+    (void)pthread_mutex_lock(&in->lock);
+    (void)pthread_cond_signal(&in->changed);
+    (void)pthread_mutex_unlock(&in->lock);
+    inbox_unref(in);
+}
+
 int nats_link_send(struct nats_link *n, const struct nats_outgoing *out)
 {
     struct inbox *in = n->inbox;
@@ -701,9 +742,11 @@ int nats_link_send(struct nats_link *n, const struct nats_outgoing *out)
     else if (!nats_outbox_put(&in->outbox, out))
         r = -ENOBUFS;
     in->dropped_out += r < 0;
-    if (r == 0 && in->outbox.n == 1)
-        (void)pthread_cond_signal(&in->changed);
     (void)pthread_mutex_unlock(&in->lock);
+    if (r == 0 && !in->kick_due) {
+        in->kick_due = true;
+        loop_defer(in->loop, kick_keeper, inbox_ref(in));
+    }
     return r;
 }
 
