@@ -50,7 +50,11 @@ EVENTS = "/api/v1/namespaces/{ns}/events"
 MADE = (COMPONENTS, RECORDS, DEPLOYMENTS, REPLICA_SETS, PODS, SERVICES, CONFIG_MAPS, ACCOUNTS, ROLES, BINDINGS, SLICES)
 
 
-def eventually(holds, what, limit=60):
+# Seconds for what is promised to come at once, beside other work; whatever else would bring it about takes longer.
+SOON = 20
+
+
+def eventually(holds, what, limit=120):
     """The first true value of holds(), asked again and again until the limit in seconds."""
     end = time.monotonic() + limit
     while not (value := holds()):
@@ -135,7 +139,7 @@ class Platform:
         self.install("--set", "dynamo-operator.controllerManager.manager.image.tag=dev")
         if old:  # the tag may have moved
             self.kube.kubectl("rollout", "restart", "deployment", MANAGER, "-n", SYSTEM)
-            self.kube.kubectl("rollout", "status", "deployment", MANAGER, "-n", SYSTEM, "--timeout=90s")
+            self.kube.kubectl("rollout", "status", "deployment", MANAGER, "-n", SYSTEM, "--timeout=180s")
         return self
 
     def pod(self, name, namespace=SYSTEM):
@@ -240,7 +244,7 @@ class Graph:
     def patch(self, **spec):
         return self.api.patch(self.path, {"spec": spec})
 
-    def ready(self, limit=90):
+    def ready(self, limit=180):
         """Waits for the Ready condition of the generation that is asked for now."""
         wanted = self.get()["metadata"]["generation"]
 
@@ -255,7 +259,7 @@ class Graph:
             print(self.platform.kube.kubectl("get", "pods,events", "-n", self.ns, check=False).stdout)
             raise
 
-    def serving(self, workers, limit=30):
+    def serving(self, workers, limit=120):
         """Waits until the frontend routes to so many workers."""
         def holds():
             try:
@@ -317,7 +321,7 @@ class Graph:
         changed = self.patch(services={"Frontend": {"envs": [{"name": "DYN_ROUTER_MODE", "value": mode}]}})
         return asked, changed["metadata"]["generation"]
 
-    def applied(self, generation, status="True", limit=20):
+    def applied(self, generation, status="True", limit=60):
         """Waits for the verdict on a routing generation and returns the condition."""
         def holds():
             now = condition(self.get(), "RoutingApplied")
@@ -346,7 +350,7 @@ def left_of(api, namespace):
 
 
 def fetch(address, path):
-    conn = http.client.HTTPConnection(address, timeout=10)
+    conn = http.client.HTTPConnection(address, timeout=30)
     with contextlib.closing(conn):
         conn.request("GET", path)
         return conn.getresponse().read().decode()
@@ -438,7 +442,7 @@ class Load:
                 if failure:
                     self.failures.append(failure)
 
-    def more(self, requests, limit=60):
+    def more(self, requests, limit=120):
         """Waits for so many further answers."""
         goal = self.answered + requests
         eventually(lambda: self.answered >= goal or self.failures, f"{requests} more answers", limit)

@@ -33,7 +33,7 @@ def not_ready(made, words):
         item = made.get()
         now = condition(item, "Ready")
         return now.get("status") == "False" and all(word in now["message"] for word in words) and item
-    return eventually(holds, f"Ready is False and names {words}", 30)
+    return eventually(holds, f"Ready is False and names {words}")
 
 
 def writes_to_claim(made, name):
@@ -71,7 +71,7 @@ def test_claim_that_is_missing_and_then_exists(platform, namespace):
     made.ready()
     writes_to_claim(made, "models")
     made.delete()
-    eventually(lambda: not left_of(platform.api, namespace), "the graph gone", 60)
+    eventually(lambda: not left_of(platform.api, namespace), "the graph gone")
     assert platform.api.get(CLAIMS.format(ns=namespace) + "/models"), "a claim that is not the graph's"
 
 
@@ -83,8 +83,8 @@ def test_startup_probe_that_gives_time_and_one_that_does_not(platform, namespace
         "componentType": "worker", "replicas": 1,
         "extraPodSpec": {"mainContainer": late | {"startupProbe": probe("/health", 9090, 1, 2)}}}
     made = platform.apply(namespace, body)
-    eventually(lambda: sum(restarts(made.pods("Hasty")).values()) > 0, "the hasty one restarted", 40)
-    eventually(lambda: made.get()["status"]["services"]["Worker"].get("readyReplicas") == 1, "the patient one ready", 40)
+    eventually(lambda: sum(restarts(made.pods("Hasty")).values()) > 0, "the hasty one restarted")
+    eventually(lambda: made.get()["status"]["services"]["Worker"].get("readyReplicas") == 1, "the patient one ready")
     (pod,) = made.pods("Worker")
     assert set(restarts([pod]).values()) == {0}
     mine = pod["spec"]["containers"][0]["startupProbe"]
@@ -123,7 +123,7 @@ def test_a_removed_service_and_a_deleted_graph_leave_nothing(platform, namespace
     made.serving(1).complete(prompt("still served", 2))
     made.delete()
     eventually(lambda: made.get() is None, "the graph gone")
-    eventually(lambda: not left_of(platform.api, namespace), "everything of the graph gone", 60)
+    eventually(lambda: not left_of(platform.api, namespace), "everything of the graph gone")
 
 
 def test_a_graph_that_is_invalid_says_where(platform, namespace):

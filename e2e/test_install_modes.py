@@ -88,7 +88,7 @@ def test_uninstall_leaves_definitions_and_graphs(platform, served):
     with Load(served.address, [prompt(f"uninstall {i}", 4) for i in range(10)], clients=2) as load:
         platform.kube.helm("uninstall", RELEASE, "--namespace", SYSTEM, "--wait", "--timeout=120s")
         try:
-            eventually(lambda: not of_release(platform), "nothing of the release left", 60)
+            eventually(lambda: not of_release(platform), "nothing of the release left")
             assert platform.api.items(PODS.format(ns=SYSTEM)) == []
             assert len(platform.kube.kubectl("get", "crd", "-o", "name").stdout.split()) == 6
             assert served.get()["metadata"]["generation"] == generation

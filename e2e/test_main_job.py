@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from live import BLOCK, MODEL, Load, Metrics, condition, eventually, fetch, graph, prompt, restarts
+from live import BLOCK, MODEL, SOON, Load, Metrics, condition, eventually, fetch, graph, prompt, restarts
 
 pytestmark = pytest.mark.cluster
 WORKERS = 3
@@ -114,7 +114,7 @@ def test_flips_under_load(job):
     assert {pod["metadata"]["uid"] for pod in job.pods()} == pods
     assert set(restarts(job.pods()).values()) == {0}
     told = rf"Routing mode kv \(generation {generation}\) applied by 1 of 1 pods in \d+ ms"
-    eventually(lambda: any(re.fullmatch(told, event["message"]) for event in job.events("RoutingApplied")), "an Event", 10)
+    eventually(lambda: any(re.fullmatch(told, event["message"]) for event in job.events("RoutingApplied")), "an Event")
     item = job.get()
     assert condition(item, "Ready")["status"] == "True"
     assert item["metadata"]["generation"] == generation
@@ -159,7 +159,7 @@ def test_a_mode_that_does_not_exist_changes_nothing(job):
     _, generation = job.flip("roulette")
     said = job.applied(generation, "False")
     assert said["reason"] == "Refused" and "roulette" in said["message"], said
-    assert eventually(lambda: job.events("RoutingRefused"), "an Event", 10)
+    assert eventually(lambda: job.events("RoutingRefused"), "an Event")
     before = seen(job)
     job.complete(prompt("bad mode", 2))
     assert seen(job)["kv"] == before["kv"] + 1
@@ -183,6 +183,6 @@ def test_a_client_that_goes_away_frees_its_worker(job):
         return not any(now.total(name) for name in (
             "dynamo_frontend_worker_active_decode_blocks", "dynamo_frontend_worker_active_prefill_tokens",
             "commutator_plane_streams", "dynamo_frontend_inflight_requests"))
-    eventually(idle, "no booking and no stream left", 5)
-    eventually(lambda: inflight() == 0, "the worker told", 5)
+    eventually(idle, "no booking and no stream left", SOON)
+    eventually(lambda: inflight() == 0, "the worker told", SOON)
     assert job.metrics().total("dynamo_frontend_disconnected_clients") == 1

@@ -6,7 +6,7 @@ import concurrent.futures
 import pytest
 
 from conftest import CLUSTER, run
-from live import (COMPONENTS, DEPLOYMENTS, PODS, SYSTEM, Load, armed, condition, eventually, graph, kill, prompt,
+from live import (COMPONENTS, DEPLOYMENTS, PODS, SOON, SYSTEM, Load, armed, condition, eventually, graph, kill, prompt,
                   restarts)
 
 pytestmark = pytest.mark.cluster
@@ -40,7 +40,7 @@ def busy(graph, metric="dynamo_frontend_worker_active_decode_blocks"):
 
 def nothing_is_booked(graph):
     eventually(lambda: not busy(graph) and not graph.metrics().total("commutator_plane_streams"),
-               "no booking and no stream left", 10)
+               "no booking and no stream left", SOON)
 
 
 def test_worker_killed_during_a_stream(slow):
@@ -72,7 +72,7 @@ def test_worker_killed_during_a_stream(slow):
 def test_worker_pod_deleted_before_the_first_token(slow):
     """Nothing was sent yet: another worker gets the request, and the client notices nothing."""
     stream = slow.stream(prompt("deleted", LONG), 2)
-    (worker,) = eventually(lambda: busy(slow, "dynamo_frontend_worker_active_prefill_tokens"), "a worker computes", 10)
+    (worker,) = eventually(lambda: busy(slow, "dynamo_frontend_worker_active_prefill_tokens"), "a worker computes")
     pod = slow.worker_pods()[worker]
     kill(pod)
     slow.platform.kube.kubectl("delete", "pod", pod["metadata"]["name"], "-n", slow.ns, "--force", "--grace-period=0")
@@ -81,7 +81,7 @@ def test_worker_pod_deleted_before_the_first_token(slow):
     assert chunks[-2]["choices"][0]["finish_reason"] == "length"
     assert slow.metrics().total("commutator_router_retries_total") >= 1
     nothing_is_booked(slow)
-    eventually(lambda: worker not in slow.worker_pods(), "the dead worker forgotten", 30)
+    eventually(lambda: worker not in slow.worker_pods(), "the dead worker forgotten")
 
 
 def test_worker_pod_deleted_under_load_is_drained(slow):
@@ -89,7 +89,7 @@ def test_worker_pod_deleted_under_load_is_drained(slow):
     with Load(slow.address, [prompt(f"drain {i}", 4) for i in range(6)], clients=4, max_tokens=2) as load:
         load.more(4)
         slow.patch(services={"Worker": {"replicas": WORKERS - 1}})
-        eventually(lambda: slow.metrics().total("commutator_router_workers") == WORKERS - 1, "one worker less", 30)
+        eventually(lambda: slow.metrics().total("commutator_router_workers") == WORKERS - 1, "one worker less")
         load.more(8)
     slow.patch(services={"Worker": {"replicas": WORKERS}})
     assert load.failures == []
@@ -106,7 +106,7 @@ def test_nats_killed_and_back(slow):
     kube.kubectl("scale", "statefulset", "dynamo-platform-nats", "-n", SYSTEM, "--replicas=0")
     kill(nats)
     try:
-        eventually(lambda: slow.metrics().find("commutator_nats_up")[0][1] == 0, "the frontend notices", 30)
+        eventually(lambda: slow.metrics().find("commutator_nats_up")[0][1] == 0, "the frontend notices")
         assert any("NATS" in note for note in slow.health()["notes"])
         index = slow.metrics().total("commutator_router_index_blocks")
         usage = slow.complete(known, 1)["usage"]
@@ -117,7 +117,7 @@ def test_nats_killed_and_back(slow):
         assert condition(slow.get(), "Ready")["status"] == "True"
     finally:
         kube.kubectl("scale", "statefulset", "dynamo-platform-nats", "-n", SYSTEM, "--replicas=1")
-    eventually(lambda: slow.metrics().find("commutator_nats_up")[0][1] == 1, "NATS again", 60)
+    eventually(lambda: slow.metrics().find("commutator_nats_up")[0][1] == 1, "NATS again")
     assert not slow.health()["notes"]
     # The first event of each worker that is connected again shows the gap, and it is asked for what is missing.
     sent = []
@@ -127,7 +127,7 @@ def test_nats_killed_and_back(slow):
             sent.append(prompt(f"NATS is back {len(sent)}", 1))
             slow.complete(sent[-1], 1, nvext={"backend_instance_id": worker})
         return slow.metrics().total("commutator_router_index_blocks") >= index + WORKERS * 8 + len(sent)
-    eventually(recovered, "blocks of before and after in the index", 60)
+    eventually(recovered, "blocks of before and after in the index")
     for words in missed.values():
         usage = slow.complete(words, 1)["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] >= 7 * 16
@@ -140,9 +140,9 @@ def test_api_server_killed_and_back(slow):
     with Load(slow.address, [prompt(f"no API {i}", 4) for i in range(6)], clients=2, max_tokens=1) as load:
         for _ in range(2):
             run(CLUSTER, "kill", "kube-apiserver")
-            eventually(lambda: not api.up(), "the API server dead", 10)
+            eventually(lambda: not api.up(), "the API server dead")
             load.more(2)
-            eventually(api.up, "the API server again", 90)
+            eventually(api.up, "the API server again")
         load.more(2)
     assert load.failures == []
     _, generation = slow.flip("round-robin")
@@ -172,7 +172,7 @@ def test_operator_killed_in_the_middle_of_its_work(platform, namespace):
         return [item for item in api.items(path.format(ns=namespace)) if item["metadata"]["name"].startswith("many-")]
     with concurrent.futures.ThreadPoolExecutor(8) as pool, armed(pod) as fire:
         arriving = [pool.submit(platform.apply, namespace, body(i)) for i in range(n)]
-        eventually(lambda: of_many(DEPLOYMENTS), "the first children", 10)
+        eventually(lambda: of_many(DEPLOYMENTS), "the first children")
         fire()
         graphs = [each.result() for each in arriving]
     children = len(of_many(DEPLOYMENTS))

@@ -40,7 +40,7 @@ def returns(job, words, blocks, kind="decode", **rest):
     def known():
         job.complete(words, **rest)
         return int(chosen.findall(job.log())[-1]) >= blocks
-    eventually(known, f"a prompt's return to its {kind} worker", 30)
+    eventually(known, f"a prompt's return to its {kind} worker")
 
 
 def test_prefill_and_decode_workers(serve):

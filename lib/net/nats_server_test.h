@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "lib/base/test.h"
+#include "lib/net/loop.h"
 
 /* What the cluster harness has built lies in its cache. */
 static inline const char *nats_test_built(void)
@@ -50,16 +51,29 @@ static inline const char *nats_test_program(void)
     return NULL;
 }
 
+/*
+ * A port that stays free while its server is away: below the range of which the kernel takes ports
+ * for outgoing connections. A client that tries such a one again and again may be connected to
+ * itself, and then the server cannot come back.
+ */
 static inline int nats_test_port(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    static uint64_t turn; /* steps through all of them, so that none is given twice */
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    (void)close(fd);
-    return ntohs(a.sin_port);
+    for (turn = turn ? turn : clock_now_ns() / 64;; turn += 7919) {
+        int port = (int)(10000 + turn % 20000);
+        struct sockaddr_in a = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                .sin_port = htons((uint16_t)port)};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool free_now = bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+
+        (void)close(fd);
+        if (free_now) {
+            turn += 7919;
+            return port;
+        }
+    }
 }
 
 /* Without answering for when it is ready. @store: folder of JetStream, NULL = without it. */
