@@ -186,10 +186,10 @@ def test_body_that_is_no_object(stack, api, body):
 
 ABSURD = [("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", "4"), ("max_tokens", 2**40), ("max_tokens", [1]),
           ("max_completion_tokens", 0), ("max_completion_tokens", -7), ("min_tokens", -1), ("temperature", -0.1),
-          ("temperature", 2.1), ("temperature", 1e308), ("temperature", "hot"), ("top_p", -1), ("top_p", 1.01),
-          ("min_p", 7), ("top_k", 0), ("top_k", -2), ("presence_penalty", 3), ("frequency_penalty", -3),
+          ("temperature", 2.1), ("temperature", 1e308), ("temperature", "hot"), ("top_p", -1), ("top_p", 0), ("top_p", 1.01),
+          ("min_p", 7), ("top_k", -2), ("presence_penalty", 3), ("frequency_penalty", -3),
           ("repetition_penalty", 0), ("repetition_penalty", -1), ("n", 0), ("n", -1), ("n", 129),
-          ("logit_bias", {"1": 101}), ("logit_bias", []), ("stop", [""]), ("stop", ["a"] * 5), ("stop", 7),
+          ("logit_bias", {"1": 101}), ("logit_bias", []), ("stop", [""]), ("stop", ["a"] * 129), ("stop", 7),
           ("stream", "yes"), ("stream", 1), ("stream_options", 1), ("stream_options", {"include_usage": True}),
           ("user", ""), ("seed", 1.5), ("seed", "x"), ("top_logprobs", 21), ("logprobs", 7), ("tools", {}),
           ("tools", [{}] * 129), ("ignore_eos", "x"), ("nvext", 7), ("nvext", {"backend_instance_id": -1}),

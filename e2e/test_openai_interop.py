@@ -36,6 +36,12 @@ class Front:
         response = connection.getresponse()
         return response.status, response.read().decode()
 
+    def ask_text(self, path, text):
+        """The status of a body as it stands."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("POST", path, text, {"content-type": "application/json"})
+        return connection.getresponse().status
+
     def serves(self):
         try:
             return self.ask(COMPLETIONS, {"model": MODEL, "prompt": "x", "max_tokens": 1})[0] == 200
@@ -303,3 +309,53 @@ def test_prompts_and_annotations(rig, release, style):
     assert rig.worker.bodies[-1]["token_ids"] == json.loads(got[0]["token_ids"])
     told = ours.answer(COMPLETIONS, prompt="hello", stream=True, nvext=more["nvext"])[0]
     assert set(told) == {"request_id", "token_ids"}
+
+
+ENDS = [{}, {"add_generation_prompt": False}, {"add_generation_prompt": True}, {"continue_final_message": False},
+        {"add_generation_prompt": False, "continue_final_message": True}, {"continue_final_message": True}]
+OPEN = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "ab "}]
+
+GOOD = {"messages": [{"role": "user", "content": "x"}]}
+TOOL = {"type": "function", "function": {"name": "f"}}
+EDGES = [{}, *({key: value} for key, values in {
+    "model": ["nope", "", 5], "messages": [[], "x", [{"role": "user"}], [{"role": "alien", "content": "x"}], [{"content": "x"}]],
+    "foo": [1], "temperature": [3, -0.1, "1", None, 0], "top_p": [1.5, 0, 1], "frequency_penalty": [2.5], "presence_penalty": [-3],
+    "repetition_penalty": [0, 2.5], "min_p": [2], "top_k": [0, -1, -2], "n": [0, 129], "logit_bias": [{"5": 101}, {"a": 1}, {"5": 1}],
+    "top_logprobs": [2], "stop": [["a"] * 5, [""], "", "a"], "tools": [[{"type": "function"}], [TOOL]],
+    "tool_choice": ["f", "required", TOOL], "max_tokens": [-1, "1"], "max_completion_tokens": [0], "user": [""],
+    "stream_options": [{"include_usage": True}, {}], "function_call": ["auto"], "seed": ["a", -1], "stream": ["yes"],
+    "min_tokens": [-1], "ignore_eos": ["x"], "reasoning_effort": ["low"], "continue_final_message": [True, False],
+    "add_generation_prompt": [True, False], "metadata": [{"a": "b"}], "store": [True], "service_tier": ["auto"],
+    "parallel_tool_calls": [False], "prompt_cache_key": ["x"], "logprobs": [1, True], "best_of": [2], "echo": [True],
+    "chat_template_kwargs": [{"a": 1}, 5], "include_stop_str_in_output": [True], "priority": [1], "skip_special_tokens": [False],
+}.items() for value in values)]
+PROMPTS = [{}, *({key: value} for key, values in {
+    "model": ["nope"], "prompt": ["", [], 5, None, ["a", 1], [[]], [1, 2], ["a"] * 129], "logprobs": [6, 5], "best_of": [21],
+    "echo": [True], "stream_options": [{}], "foo": [1], "user": [""], "suffix": ["x"], "messages": [[]]}.items() for value in values),
+    {"n": 2, "temperature": 0}, {"best_of": 1, "n": 2}, {"prompt": ["a"] * 65, "n": 2}, {"guided_regex": "a", "guided_json": {}}]
+RAW = ["{", "", "[]", "null", "{}", '{"model":"example"}', '{"model":"example","messages":[],"prompt":""} x']
+
+
+def test_how_a_prompt_ends(rig):
+    rig.start()
+    fronts = rig.reference(NEWEST), rig.ours()
+    for end in ENDS:
+        told = []
+        for front in fronts:
+            status, text = front.ask(CHAT, {"model": MODEL, "messages": OPEN, "stream": True,
+                                            "nvext": {"annotations": ["formatted_prompt"]}, **end})
+            told.append((status, status == 200 and events(text)[0]["formatted_prompt"]))
+        assert told[0] == told[1], end
+
+
+def test_edges_of_requests(rig):
+    """What is accepted and what is refused, and with which status."""
+    rig.start()
+    rig.says(["hi", ""])
+    theirs, ours = rig.reference(NEWEST), rig.ours()
+    cases = [(CHAT, json.dumps({"model": MODEL, **GOOD, **more})) for more in EDGES]
+    cases += [(COMPLETIONS, json.dumps({"model": MODEL, "prompt": "x", **more})) for more in PROMPTS]
+    cases += [(path, text) for path in (CHAT, COMPLETIONS) for text in RAW]
+    statuses = {case: [front.ask_text(*case) for front in (theirs, ours)] for case in cases}
+    assert not {case: pair for case, pair in statuses.items() if pair[0] != pair[1]}
+    assert len(statuses) > 100 and {status for pair in statuses.values() for status in pair} == {200, 400, 404, 501}

@@ -143,12 +143,23 @@ void request_finish(struct request *rq)
 /* --- tokenize ----------------------------------------------------------------------------------
  */
 
+static enum chat_end prompt_end(const struct openai_request *in)
+{
+    if (in->continue_message.v)
+        return CHAT_CONTINUE;
+    return in->generation_prompt.set && !in->generation_prompt.v ? CHAT_MESSAGES : CHAT_ANSWER;
+}
+
 /* Touches nothing but the request and what is immutable: runs on a pool thread too. */
 static void make_prompt(void *arg)
 {
     struct request *rq = arg;
-    struct chat_input chat = {rq->in.messages, rq->in.tools, rq->in.template_args, &rq->now,
-                              rq->in_pool ? 0 : LOOP_STEPS};
+    struct chat_input chat = {rq->in.messages,
+                              rq->in.tools,
+                              rq->in.template_args,
+                              &rq->now,
+                              rq->in_pool ? 0 : LOOP_STEPS,
+                              prompt_end(&rq->in)};
     struct str text = rq->in.prompt.text;
 
     if (rq->in.api == API_CHAT) {

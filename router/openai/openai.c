@@ -5,8 +5,7 @@
 #include "router/openai/openai_read.h"
 
 enum {
-    STOP_MAX = 4,
-    TOOLS_MAX = 128,
+    STOP_MAX = 128,
     LIST_MAX = 1024,
     TAINTS_MAX = 64,
     TAINT_WEIGHT_MAX = 1000,
@@ -29,6 +28,15 @@ static bool key_messages(struct openai_reader *rd, const char *key)
 static bool key_tools(struct openai_reader *rd, const char *key)
 {
     return openai_read_tree(rd, key, JSON_KIND_ARRAY, &rd->r->tools);
+}
+
+static bool key_prompt_end(struct openai_reader *rd, const char *key)
+{
+    struct opt_bool *at = strcmp(key, "continue_final_message") == 0 ? &rd->r->continue_message
+                                                                     : &rd->r->generation_prompt;
+
+    at->set = true;
+    return openai_read_bool(rd, key, &at->v);
 }
 
 static bool key_template_args(struct openai_reader *rd, const char *key)
@@ -129,6 +137,7 @@ static bool key_stream_options(struct openai_reader *rd, const char *key)
 
     if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
         return false;
+    rd->r->has_stream_options = true;
     while (json_pull_key(&rd->p, &name)) {
         bool ok = true;
 
@@ -191,7 +200,9 @@ static bool key_temperature(struct openai_reader *rd, const char *key)
 
 static bool key_top_p(struct openai_reader *rd, const char *key)
 {
-    return openai_read_f64(rd, key, 0, 1, &rd->r->sampling.top_p);
+    if (!openai_read_f64(rd, key, 0, 1, &rd->r->sampling.top_p))
+        return false;
+    return rd->r->sampling.top_p.v > 0 ? true : openai_out_of_range(rd, key, "above 0");
 }
 
 static bool key_min_p(struct openai_reader *rd, const char *key)
@@ -205,9 +216,9 @@ static bool key_top_k(struct openai_reader *rd, const char *key)
 
     if (!openai_read_i64(rd, key, k))
         return false;
-    return k->v == -1 || (k->v >= 1 && k->v <= INT32_MAX)
-               ? true
-               : openai_out_of_range(rd, key, "-1 or at least 1");
+    if (k->v == 0) /* as in 1.x: no limit */
+        k->v = -1;
+    return k->v >= -1 && k->v <= INT32_MAX ? true : openai_out_of_range(rd, key, "at least -1");
 }
 
 static bool key_presence_penalty(struct openai_reader *rd, const char *key)
@@ -299,7 +310,10 @@ static bool key_logit_bias(struct openai_reader *rd, const char *key)
         return false;
     while (json_pull_key(&rd->p, &name)) {
         struct opt_f64 ignored;
+        uint64_t id;
 
+        if (!str_parse_u64(name, &id) || id > UINT32_MAX)
+            return openai_out_of_range(rd, key, "by token ids");
         if (!openai_read_f64(rd, key, -100, 100, &ignored))
             return false;
     }
@@ -579,6 +593,8 @@ static const struct {
     {"tools", API_CHAT, key_tools},
     {"tool_choice", API_CHAT, key_tool_choice},
     {"parallel_tool_calls", API_CHAT, key_ignored},
+    {"add_generation_prompt", API_CHAT, key_prompt_end},
+    {"continue_final_message", API_CHAT, key_prompt_end},
     {"chat_template_args", API_CHAT, key_template_args},
     {"chat_template_kwargs", API_CHAT, key_template_args},
     {"nvext", API_CHAT | API_COMPLETIONS, key_nvext},
@@ -597,6 +613,7 @@ static const struct {
     {"reasoning_effort", API_CHAT, key_ignored},
     {"modalities", API_CHAT, key_ignored},
     {"prediction", API_CHAT, key_ignored},
+    {"prompt_cache_key", API_CHAT, key_ignored},
     {"audio", API_CHAT, key_ignored},
     {"web_search_options", API_CHAT, key_ignored},
     {"media_io_kwargs", API_CHAT, key_ignored},
@@ -616,94 +633,6 @@ static bool read_key(struct openai_reader *rd, struct str name)
         buf_printf(&rd->unknown, "%s`%.64s`", rd->unknown.len ? ", " : "",
                    arena_strdup(rd->arena, str_head(name, 64)));
     json_pull_skip(&rd->p, NULL);
-    return true;
-}
-
-/* --- checks over several keys ------------------------------------------------------------------
- */
-
-static bool has_prompts(const struct openai_request *r)
-{
-    for (size_t i = 0; i < r->n_prompts; i++)
-        if (r->prompts[i].text.len == 0 && r->prompts[i].n_ids == 0)
-            return false;
-    return r->n_prompts > 0;
-}
-
-size_t openai_request_choices(const struct openai_request *r)
-{
-    size_t n = r->sampling.n.set ? (size_t)r->sampling.n.v : 1;
-
-    return r->api == API_COMPLETIONS ? n * r->n_prompts : n;
-}
-
-static bool check_subject(const struct openai_request *r, struct api_error *e)
-{
-    if (r->model.len == 0)
-        return api_fail(e, 400, "model", "Validation: model must not be empty");
-    if (r->api == API_CHAT && json_len(r->messages) == 0)
-        return api_fail(e, 400, "messages", "Validation: messages must not be empty");
-    if (r->api == API_COMPLETIONS && !has_prompts(r))
-        return api_fail(e, 400, "prompt", "Validation: prompt must not be empty");
-    if (openai_request_choices(r) > OPENAI_CHOICES_MAX)
-        return api_fail(e, 400, "n", "Validation: more than %d choices, prompts times n",
-                        OPENAI_CHOICES_MAX);
-    if (r->sampling.n.set && r->sampling.n.v > 1 && r->sampling.temperature.set &&
-        !(r->sampling.temperature.v > 0))
-        return api_fail(e, 400, "n", "Validation: n above 1 needs a temperature above 0");
-    if (json_len(r->tools) > TOOLS_MAX)
-        return api_fail(e, 400, "tools", "Validation: tools has more than %d entries", TOOLS_MAX);
-    if ((r->include_usage || r->continuous_usage) && !r->stream)
-        return api_fail(e, 400, "stream_options", "Validation: stream_options needs stream");
-    return true;
-}
-
-/* Text, parts, or nothing (an assistant that only calls tools). */
-static bool is_content(const struct json *v)
-{
-    return !v || json_is_null(v) || json_is_string(v) || json_is_array(v);
-}
-
-static bool check_messages(const struct openai_request *r, struct api_error *e)
-{
-    size_t i = 0;
-
-    JSON_FOREACH (m, r->messages) {
-        const char *wrong = !json_get_cstr(m, "role") ? "missing field `role`"
-                            : !is_content(json_get(m, "content"))
-                                ? "content: expected a string or an array"
-                                : NULL;
-
-        if (wrong)
-            return api_fail(
-                e, 400, "messages",
-                "Failed to deserialize the JSON body into the target type: messages[%zu]: %s", i,
-                wrong);
-        i++;
-    }
-    return true;
-}
-
-/* Who insists on a tool must have it (as in 1.x; 0.9.0 lets it pass without effect). */
-static bool check_tools(const struct openai_request *r, struct api_error *e)
-{
-    size_t i = 0;
-
-    JSON_FOREACH (tool, r->tools) {
-        const char *name = json_get_cstr(json_get(tool, "function"), "name");
-
-        if (!name || !name[0])
-            return api_fail(e, 400, "tools",
-                            "Validation: Function name at index %zu cannot be empty", i);
-        i++;
-    }
-    if (r->tool_choice == TOOL_REQUIRED && i == 0)
-        return api_fail(e, 400, "tool_choice",
-                        "Validation: tool_choice is \"required\" but tools is empty");
-    if (r->tool_choice == TOOL_NAMED && !guided_find_tool(r->tools, r->named_tool))
-        return api_fail(e, 400, "tool_choice",
-                        "Validation: tool named \"%.*s\" in tool_choice is not present in tools",
-                        STR_ARG(str_head(r->named_tool, 64)));
     return true;
 }
 
@@ -766,8 +695,8 @@ bool openai_request_parse(enum api api, struct str body, struct arena *a,
         (void)api_fail(e, 400, NULL, "Validation: Unsupported parameter(s): %s",
                        buf_cstr(&rd.unknown));
     buf_done(&rd.unknown);
-    if (e->status == 0 && check_subject(ret, e) && check_messages(ret, e))
-        (void)(check_tools(ret, e) && guide(ret, a, e));
+    if (e->status == 0 && openai_check(ret, e))
+        (void)guide(ret, a, e);
     if (e->status != 0)
         return false;
     settle(ret);

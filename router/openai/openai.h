@@ -42,7 +42,10 @@ struct openai_request {
     size_t n_prompts;            /* at least 1 */
     struct openai_prompt prompt; /* the first of them */
 
-    bool stream, include_usage, continuous_usage;
+    /* chat */
+    struct opt_bool generation_prompt, continue_message;
+
+    bool stream, include_usage, continuous_usage, has_stream_options;
     bool echo;
     struct str user;
     struct engine_stop stop;

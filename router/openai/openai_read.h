@@ -16,6 +16,8 @@ struct openai_reader {
     struct buf unknown; /* names of keys outside the table */
 };
 
+/* Over several keys, when all are read: false with @e filled. */
+bool openai_check(const struct openai_request *r, struct api_error *e);
 bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *want);
 bool openai_out_of_range(struct openai_reader *rd, const char *key, const char *range);
 /* Whether a value of that kind comes next. Text that is no JSON at all is reported at the end. */

@@ -296,11 +296,45 @@ static int check(const struct chat_input *in, struct err *e)
     return 0;
 }
 
+/* The text of the last message; of parts, that of the last one. Empty = it has none. */
+static struct str last_text(const struct json *messages)
+{
+    const struct json *content = json_get(json_at(messages, json_len(messages) - 1), "content");
+    const char *text = json_is_array(content)
+                           ? json_get_cstr(json_at(content, json_len(content) - 1), "text")
+                           : json_cstr(content);
+
+    return text ? str_from(text) : STR_NULL;
+}
+
+/* Cuts what the template put behind the last message, from @begin on, as transformers does: where
+ * its text stands last, with the blanks at its end when they are still there. */
+static int cut_to_message(const struct json *messages, struct buf *out, size_t begin, struct err *e)
+{
+    struct str text = last_text(messages), trimmed = str_trim(text);
+    struct str prompt = str_skip(buf_str(out), begin);
+    size_t n_blanks = trimmed.len ? (size_t)(text.ptr + text.len - trimmed.ptr) - trimmed.len : 0;
+
+    for (size_t at = prompt.len; trimmed.len && at-- > 0;) {
+        struct str rest = str_skip(prompt, at);
+
+        if (!str_starts(rest, trimmed))
+            continue;
+        if (!str_starts(rest, str_slice(trimmed.ptr, trimmed.len + n_blanks)))
+            n_blanks = 0;
+        buf_truncate(out, begin + at + trimmed.len + n_blanks);
+        return 0;
+    }
+    return err_set(e, -EINVAL,
+                   "continue_final_message: the text of the last message is not in the prompt");
+}
+
 int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out, struct err *e)
 {
     AUTO(json_free) struct json *vars = NULL;
     struct template_context context;
     bool has_tools = json_is_array(in->tools);
+    size_t begin = out->len;
     int r = check(in, e);
 
     if (r < 0)
@@ -309,9 +343,10 @@ int chat_render(const struct chat *c, const struct chat_input *in, struct buf *o
     (void)json_set(vars, "messages", normalize_messages(c, in->messages));
     if (has_tools)
         (void)json_set(vars, "tools", normalize_tools(c, in->tools));
-    (void)json_set_bool(vars, "add_generation_prompt", true);
+    (void)json_set_bool(vars, "add_generation_prompt", in->end == CHAT_ANSWER);
     context = (struct template_context){
         .vars = vars, .over = in->args, .now = in->now, .steps = in->steps};
-    return template_render(c->with_tools && json_len(in->tools) > 0 ? c->with_tools : c->usual,
-                           &context, out, e);
+    r = template_render(c->with_tools && json_len(in->tools) > 0 ? c->with_tools : c->usual,
+                        &context, out, e);
+    return r < 0 || in->end != CHAT_CONTINUE ? r : cut_to_message(in->messages, out, begin, e);
 }

@@ -19,6 +19,10 @@ struct chat;
 struct err;
 struct json;
 
+/* How a prompt ends: with the head of the answer, with the last message, or in the midst of it, so
+ * that the answer goes on with it. */
+enum chat_end { CHAT_ANSWER, CHAT_MESSAGES, CHAT_CONTINUE };
+
 /* All borrowed during the call. */
 struct chat_input {
     const struct json *messages; /* array, as the client sent it */
@@ -26,6 +30,7 @@ struct chat_input {
     const struct json *args; /* object, chat_template_args or chat_template_kwargs; may be NULL */
     const struct tm *now;    /* local time, for strftime_now(); may be NULL */
     uint64_t steps;          /* of struct template_context */
+    enum chat_end end;
 };
 
 /*
@@ -41,7 +46,8 @@ DEFINE_CLEANUP(struct chat *, chat_free)
 
 /* Whether the template wants message content as arrays of parts (probed at load). */
 bool chat_wants_parts(const struct chat *c);
-/* Appends the prompt to @out, add_generation_prompt on. Errors as template_render(), and -EINVAL
- * when messages or tools have the wrong shape. */
+/* Appends the prompt to @out, add_generation_prompt on unless @in->end says otherwise. Errors as
+ * template_render(), and -EINVAL when messages or tools have the wrong shape or the message to go
+ * on with is not in the prompt. */
 MUST_CHECK int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out,
                            struct err *e);

@@ -44,6 +44,44 @@ static void assert_renders(const struct chat *c, const char *messages, const cha
     assert_string_equal(buf_cstr(&out), want);
 }
 
+static void test_how_a_prompt_ends(void **state)
+{
+    AUTO(chat_free)
+    struct chat *c =
+        load("{\"chat_template\":\"{% for m in messages %}<{{ m.content }}>{% endfor %}"
+             "{% if add_generation_prompt %}!{% endif %}\"}",
+             STR_NULL);
+    static const struct {
+        enum chat_end end;
+        const char *messages, *want;
+    } cases[] = {
+        {CHAT_ANSWER, "[{\"role\":\"user\",\"content\":\"a\"}]", "was <a>!"},
+        {CHAT_MESSAGES, "[{\"role\":\"user\",\"content\":\"a\"}]", "was <a>"},
+        {CHAT_CONTINUE,
+         "[{\"role\":\"user\",\"content\":\"a\"},"
+         "{\"role\":\"assistant\",\"content\":\" a b \"}]",
+         "was <a>< a b "},
+        {CHAT_CONTINUE, "[{\"role\":\"assistant\",\"content\":\"was\"}]", "was <was"},
+        {CHAT_CONTINUE, "[{\"role\":\"assistant\",\"content\":null}]", NULL},
+        {CHAT_CONTINUE, "[{\"role\":\"assistant\",\"content\":\" \"}]", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(json_free) struct json *m = parse(cases[i].messages);
+        AUTO(buf_done) struct buf out = BUF_NULL;
+        struct chat_input in = {.messages = m, .end = cases[i].end};
+        struct err e;
+        int r;
+
+        buf_put_cstr(&out, "was ");
+        r = chat_render(c, &in, &out, &e);
+        assert_int_equal(r, cases[i].want ? 0 : -EINVAL);
+        if (cases[i].want)
+            assert_string_equal(buf_cstr(&out), cases[i].want);
+    }
+}
+
 #define CONTENT "{\"chat_template\":\"{% for m in messages %}[{{ m.content }}]{% endfor %}\"}"
 
 static void test_context(void **state)
@@ -188,7 +226,7 @@ static void test_example_model(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_context), T(test_text_parts_are_joined),
+    return TEST_RUN(T(test_context), T(test_how_a_prompt_ends), T(test_text_parts_are_joined),
                     T(test_media_parts_lose_their_data), T(test_templates_that_want_parts),
                     T(test_tool_arguments_become_objects), T(test_named_templates),
                     T(test_newlines_of_a_file), T(test_errors), T(test_example_model));

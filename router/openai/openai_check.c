@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a request must be over several keys, once all of them are read.
+ */
+#include "router/openai/openai_read.h"
+
+static bool has_prompts(const struct openai_request *r)
+{
+    for (size_t i = 0; i < r->n_prompts; i++)
+        if (r->prompts[i].text.len == 0 && r->prompts[i].n_ids == 0)
+            return false;
+    return r->n_prompts > 0;
+}
+
+size_t openai_request_choices(const struct openai_request *r)
+{
+    size_t n = r->sampling.n.set ? (size_t)r->sampling.n.v : 1;
+
+    return r->api == API_COMPLETIONS ? n * r->n_prompts : n;
+}
+
+static bool check_subject(const struct openai_request *r, struct api_error *e)
+{
+    if (r->model.len == 0)
+        return api_fail(e, 400, "model", "Validation: model must not be empty");
+    if (r->api == API_CHAT && json_len(r->messages) == 0)
+        return api_fail(e, 400, "messages", "Validation: messages must not be empty");
+    if (r->api == API_COMPLETIONS && !has_prompts(r))
+        return api_fail(e, 400, "prompt", "Validation: prompt must not be empty");
+    if (openai_request_choices(r) > OPENAI_CHOICES_MAX)
+        return api_fail(e, 400, "n", "Validation: more than %d choices, prompts times n",
+                        OPENAI_CHOICES_MAX);
+    if (r->sampling.n.set && r->sampling.n.v > 1 && r->sampling.temperature.set &&
+        !(r->sampling.temperature.v > 0))
+        return api_fail(e, 400, "n", "Validation: n above 1 needs a temperature above 0");
+    if (r->sampling.best_of.set && r->sampling.n.set && r->sampling.best_of.v < r->sampling.n.v)
+        return api_fail(e, 400, "best_of", "Validation: best_of must be at least n");
+    if (r->has_stream_options && !r->stream)
+        return api_fail(e, 400, "stream_options", "Validation: stream_options needs stream");
+    return true;
+}
+
+/* An answer may be all calls; everybody else says something. */
+static bool lacks_content(const struct json *message)
+{
+    const char *role = json_get_cstr(message, "role");
+
+    return !json_get(message, "content") && role && strcmp(role, "assistant") != 0;
+}
+
+/* Text, parts, or nothing (an assistant that only calls tools). */
+static bool is_content(const struct json *v)
+{
+    return !v || json_is_null(v) || json_is_string(v) || json_is_array(v);
+}
+
+static bool check_messages(const struct openai_request *r, struct api_error *e)
+{
+    size_t i = 0;
+
+    JSON_FOREACH (m, r->messages) {
+        const char *wrong = !json_get_cstr(m, "role") ? "missing field `role`"
+                            : lacks_content(m)        ? "missing field `content`"
+                            : !is_content(json_get(m, "content"))
+                                ? "content: expected a string or an array"
+                                : NULL;
+
+        if (wrong)
+            return api_fail(
+                e, 400, "messages",
+                "Failed to deserialize the JSON body into the target type: messages[%zu]: %s", i,
+                wrong);
+        i++;
+    }
+    return true;
+}
+
+/* Who insists on a tool must have it (as in 1.x; 0.9.0 lets it pass without effect). */
+static bool check_tools(const struct openai_request *r, struct api_error *e)
+{
+    size_t i = 0;
+
+    JSON_FOREACH (tool, r->tools) {
+        const char *name = json_get_cstr(json_get(tool, "function"), "name");
+
+        if (!name || !name[0])
+            return api_fail(e, 400, "tools",
+                            "Validation: Function name at index %zu cannot be empty", i);
+        i++;
+    }
+    if (r->tool_choice == TOOL_REQUIRED && i == 0)
+        return api_fail(e, 400, "tool_choice",
+                        "Validation: tool_choice is \"required\" but tools is empty");
+    if (r->tool_choice == TOOL_NAMED && !guided_find_tool(r->tools, r->named_tool))
+        return api_fail(e, 400, "tool_choice",
+                        "Validation: tool named \"%.*s\" in tool_choice is not present in tools",
+                        STR_ARG(str_head(r->named_tool, 64)));
+    return true;
+}
+
+/* Either of them; both at once contradict each other, and the head of an answer is on by default. */
+static bool check_end(const struct openai_request *r, struct api_error *e)
+{
+    bool answer = !r->generation_prompt.set || r->generation_prompt.v;
+
+    return answer && r->continue_message.v
+               ? api_fail(e, 400, "continue_final_message",
+                          "Validation: continue_final_message needs add_generation_prompt false")
+               : true;
+}
+
+bool openai_check(const struct openai_request *r, struct api_error *e)
+{
+    return check_subject(r, e) && check_messages(r, e) && check_tools(r, e) && check_end(r, e);
+}
