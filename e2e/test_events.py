@@ -252,8 +252,11 @@ def test_snapshots_are_shared_with_their_0_9_router(stack, reference):
         except OSError:
             return False
     until("their frontend serves", serves)
-    stack.request("POST", COMPLETIONS, stack.body(prompts[0], COMPLETIONS))
-    theirs.wait_log("with 20 cached blocks")
+
+    def knows():  # the worker holds the prompt and tells nothing of it again: only the snapshot can
+        stack.request("POST", COMPLETIONS, stack.body(prompts[0], COMPLETIONS))
+        return "with 20 cached blocks" in theirs.log()
+    until("it has read our snapshot, which it does beside its serving", knows)
     for first in (20000, 21000, 22000, 23000):
         stack.request("POST", COMPLETIONS, stack.body(list(range(first, first + 320)), COMPLETIONS))
     theirs.wait_log("Successfully uploaded snapshot")
