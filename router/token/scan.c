@@ -4,6 +4,9 @@
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 enum { UPPER = 1, LOWER = 2, DIGIT = 4, BLANK = 8, BREAK = 16, SIGN = 32, FOREIGN = 64 };
 enum { LETTER = UPPER | LOWER, SPACE = BLANK | BREAK };
@@ -204,18 +207,149 @@ static inline size_t match(struct scan scan, struct str text, size_t at)
     return scan.kind == SCAN_GPT2 ? match_gpt2(text, at) : match_words(scan, text, at);
 }
 
-/* What is most of a text, seen at one glance: a short word, with one blank before it or none. Else 0. */
-static inline size_t word_end(struct scan scan, struct str text, size_t at)
-{
-    size_t start = at + (text.ptr[at] == ' '), n;
+/* --- many at a time --------------------------------------------------------------------------- */
 
-    if (scan.kind == SCAN_CASED || start + 9 > text.len)
-        return 0;
-    n = letters_of_eight(text.ptr + start);
-    if (n == 0)
-        return 0;
-    n = n < 8 ? start + n : letters_end(text, start + n);
-    return n < text.len && CLASS[(uint8_t)text.ptr[n]] == FOREIGN ? 0 : n;
+/*
+ * A bit for each of the 64 bytes at a place where a word begins. No pattern looks behind, and but for those
+ * that are hard the class of a character and of its neighbours tells whether a word begins at it.
+ */
+struct window {
+    uint64_t letters, digits, blanks, quotes;
+    uint64_t hard; /* control characters, line breaks among them; what is not ASCII, or not text */
+};
+
+enum { WINDOW = 64 };
+
+#ifdef __SSE2__
+static inline uint64_t bits_of(__m128i bytes, int at)
+{
+    return (uint64_t)(uint32_t)_mm_movemask_epi8(bytes) << at;
+}
+
+static inline __m128i between(__m128i bytes, char first, char last)
+{
+    return _mm_and_si128(_mm_cmpgt_epi8(bytes, _mm_set1_epi8((char)(first - 1))),
+                         _mm_cmplt_epi8(bytes, _mm_set1_epi8((char)(last + 1))));
+}
+
+static inline void look(struct window *w, const char *p)
+{
+    *w = (struct window){0};
+    for (int i = 0; i < WINDOW; i += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
+        __m128i small = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
+
+        w->letters |= bits_of(between(small, 'a', 'z'), i);
+        w->digits |= bits_of(between(bytes, '0', '9'), i);
+        w->blanks |= bits_of(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(' ')), i);
+        w->quotes |= bits_of(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('\'')), i);
+        /* As signed numbers, those above 127 are below zero. */
+        w->hard |= bits_of(_mm_cmplt_epi8(bytes, _mm_set1_epi8(' ')), i);
+    }
+}
+#else
+static inline void look(struct window *w, const char *p)
+{
+    *w = (struct window){0};
+    for (unsigned i = 0; i < WINDOW; i++) {
+        uint8_t byte = (uint8_t)p[i], class = CLASS[byte];
+
+        w->letters |= (uint64_t)((class & LETTER) != 0) << i;
+        w->digits |= (uint64_t)(class == DIGIT) << i;
+        w->blanks |= (uint64_t)(byte == ' ') << i;
+        w->quotes |= (uint64_t)(byte == '\'') << i;
+        w->hard |= (uint64_t)(byte < ' ' || byte >= 0x80) << i;
+    }
+}
+#endif
+
+static inline void look_at(struct window *w, struct str text, size_t at)
+{
+    char rest[WINDOW] = "";
+
+    if (text.len - at >= WINDOW) {
+        look(w, text.ptr + at);
+        return;
+    }
+    memcpy(rest, text.ptr + at, text.len - at);
+    look(w, rest);
+}
+
+/* The bits before that of the first hard byte. */
+static inline uint64_t easy_bits(const struct window *w)
+{
+    return w->hard ? (w->hard & -w->hard) - 1 : UINT64_MAX;
+}
+
+/* Digits go by @max from the first on. */
+static inline uint64_t number_starts(uint64_t digits, unsigned max)
+{
+    uint64_t starts = digits & ~(digits << 1), three = digits & digits << 1 & digits << 2;
+
+    if (max == 1)
+        return digits;
+    for (uint64_t next = starts; max == 3 && next; starts |= next)
+        next = next << 3 & three << 1 & digits;
+    return starts;
+}
+
+/* Short forms begin at @quotes, which begin words. What is not sure to begin one is taken out. */
+static inline uint64_t mind_short_forms(struct scan scan, struct str text, size_t at,
+                                        uint64_t quotes, const struct window *w, uint64_t starts)
+{
+    for (; quotes; quotes &= quotes - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(quotes);
+        uint64_t until = (UINT64_C(2) << i) - 1;
+        size_t n;
+
+        if (~easy_bits(w) >> i & 7 || i > WINDOW - 4)
+            return starts & until;
+        n = short_form(text, at + i, scan.kind == SCAN_GPT2 ? 0 : 0x20);
+        if (n > 0)
+            starts = (starts & ~(UINT64_C(2) << i)) |
+                     (w->letters & easy_bits(w) & UINT64_C(1) << (i + n));
+    }
+    return starts;
+}
+
+/* Where words begin, as far as that is sure. Blanks but the last of several are a word of their own. */
+static inline uint64_t word_starts(struct scan scan, struct str text, size_t at,
+                                   const struct window *w)
+{
+    uint64_t easy = easy_bits(w), letters = w->letters & easy, digits = w->digits & easy;
+    uint64_t blanks = w->blanks & easy, signs = easy & ~(letters | digits | blanks);
+    uint64_t starts = (blanks & ~(blanks << 1)) | (blanks & ~(blanks >> 1) & easy >> 1);
+    uint64_t sign_starts = signs & ~((signs | blanks) << 1);
+
+    starts |= sign_starts;
+    if (scan.kind == SCAN_GPT2) {
+        starts |= letters & ~((letters | blanks) << 1);
+        starts |= digits & ~((digits | blanks) << 1);
+    } else {
+        starts |= letters & ~((letters | blanks | sign_starts) << 1);
+        starts |= number_starts(digits, scan.max_digits);
+    }
+    return mind_short_forms(scan, text, at, w->quotes & sign_starts, w, starts);
+}
+
+/* Words that are sure to end within the window at *at, which moves on. */
+static inline size_t window_matches(struct scan scan, struct str text, size_t *at,
+                                    struct split_span *spans, size_t n, size_t max)
+{
+    size_t base = *at, from = base;
+    struct window w;
+    uint64_t starts;
+
+    look_at(&w, text, base);
+    starts = word_starts(scan, text, base, &w);
+    for (starts &= starts - 1; starts && n < max; starts &= starts - 1) {
+        size_t end = base + (size_t)__builtin_ctzll(starts);
+
+        spans[n++] = (struct split_span){(uint32_t)from, (uint32_t)end};
+        from = end;
+    }
+    *at = from;
+    return n;
 }
 
 static inline size_t matches(struct scan scan, struct str text, size_t at, struct split_span *spans,
@@ -224,10 +358,13 @@ static inline size_t matches(struct scan scan, struct str text, size_t at, struc
     size_t n = 0;
 
     while (n < max && at < text.len) {
-        size_t end = word_end(scan, text, at);
+        size_t before = at, end;
 
-        if (end == 0)
-            end = match(scan, text, at);
+        if (scan.kind != SCAN_CASED)
+            n = window_matches(scan, text, &at, spans, n, max);
+        if (at > before)
+            continue;
+        end = match(scan, text, at);
         if (end == 0)
             break;
         spans[n++] = (struct split_span){(uint32_t)at, (uint32_t)end};

@@ -142,7 +142,7 @@ static void encode_batch(const struct tokenizer *t, struct tokenizer_scratch *s,
         struct str word = {text.ptr + spans[i].start, spans[i].end - spans[i].start};
 
         word_key_set(&keys[i], word, text.len - spans[i].start);
-        __builtin_prefetch(s->cache.sets[keys[i].homes[0]]);
+        __builtin_prefetch(word_home(&s->cache, &keys[i]));
     }
     to = token_ids_reserve(out, n * WORD_SHORT_IDS);
     for (size_t i = 0; i < n; i++) {

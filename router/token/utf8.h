@@ -22,8 +22,13 @@ static inline size_t utf8_len(char lead)
 /* Where the next character that is not ASCII may be, at or after @at: at most 7 bytes behind this. */
 static inline size_t utf8_skip_ascii(struct str text, size_t at)
 {
-    uint64_t eight;
+    uint64_t eight, four[4];
 
+    for (; at + sizeof(four) <= text.len; at += sizeof(four)) {
+        memcpy(four, text.ptr + at, sizeof(four));
+        if ((four[0] | four[1] | four[2] | four[3]) & UINT64_C(0x8080808080808080))
+            break;
+    }
     for (; at + 8 <= text.len; at += 8) {
         memcpy(&eight, text.ptr + at, 8);
         if (eight & UINT64_C(0x8080808080808080))

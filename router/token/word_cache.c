@@ -9,6 +9,18 @@ _Static_assert(sizeof(struct word_long) == 224, "three and a half cache lines");
 
 enum { LINE = 64 };
 
+/* The first @n bytes of eight. */
+#define FIRST(n) ((n) <= 0 ? 0 : (n) >= 8 ? UINT64_MAX : (UINT64_C(1) << ((n) & 7) * 8) - 1)
+#define KEPT(n)                                                                                    \
+    {                                                                                              \
+        FIRST(n), FIRST((n)-8)                                                                     \
+    }
+
+const uint64_t WORD_KEPT[WORD_SHORT_TEXT + 1][2] = {
+    KEPT(0), KEPT(1), KEPT(2),  KEPT(3),  KEPT(4),  KEPT(5),  KEPT(6),  KEPT(7),
+    KEPT(8), KEPT(9), KEPT(10), KEPT(11), KEPT(12), KEPT(13), KEPT(14), KEPT(15),
+};
+
 void word_cache_init(struct word_cache *c)
 {
     size_t short_bytes = WORD_SETS * sizeof(*c->sets);
@@ -33,7 +45,7 @@ static struct word_long *slot_of(const struct word_cache *c, struct str word)
 
 void word_key_at_end(struct word_key *k, struct str word)
 {
-    char padded[WORD_SHORT_TEXT] = "";
+    char padded[WORD_SHORT_TEXT + 1] = "";
 
     memcpy(padded, word.ptr, word.len);
     word_key_set(k, str_slice(padded, word.len), sizeof(padded));
@@ -55,11 +67,14 @@ const uint32_t *word_cache_find_long(const struct word_cache *c, struct str word
 /* Where a short word goes that is not there yet. */
 static struct word_short *make_room(struct word_cache *c, const struct word_key *k)
 {
-    struct word_short *set = c->sets[k->homes[0]];
+    struct word_short *set = word_home(c, k), *other = word_other_home(c, k);
 
-    for (uint32_t i = 0; i < 4; i++)
-        if (c->sets[k->homes[i / 2]][i % 2].len == 0)
-            return &c->sets[k->homes[i / 2]][i % 2];
+    for (uint32_t i = 0; i < 2; i++)
+        if (set[i].part[1] == 0)
+            return &set[i];
+    for (uint32_t i = 0; i < 2; i++)
+        if (other[i].part[1] == 0)
+            return &other[i];
     set[1] = set[0];
     return set;
 }
@@ -67,11 +82,10 @@ static struct word_short *make_room(struct word_cache *c, const struct word_key 
 void word_cache_put(struct word_cache *c, const struct word_key *k, struct str word,
                     const uint32_t *ids, size_t n)
 {
-    if (k->len != WORD_NOT_SHORT && n <= WORD_SHORT_IDS) {
+    if (k->part[1] != WORD_NOT_SHORT && n <= WORD_SHORT_IDS) {
         struct word_short *w = make_room(c, k);
 
-        *w = (struct word_short){
-            .part = {k->part[0], k->part[1]}, .len = (uint16_t)k->len, .n_ids = (uint16_t)n};
+        *w = (struct word_short){.part = {k->part[0], k->part[1]}, .n_ids = (uint32_t)n};
         memcpy(w->ids, ids, n * sizeof(*ids));
     } else if (word.len <= WORD_LONG_TEXT && n <= WORD_LONG_IDS) {
         struct word_long *slot = slot_of(c, word);
