@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizers of router/token against the libraries that define what is right: PyPI `tokenizers`, `tiktoken`, `sentencepiece`.
 
-TOKEN_STRINGS multiplies the number of texts: 1 is about 90,000 for ids and 25,000 for streams, in
-a minute of CPU time; 2.4 is the full form, 216,000 and 62,000.
+TOKEN_STRINGS multiplies the number of texts. 1, which CI runs, compares ids and decoded texts of 200,000 with
+PyPI `tokenizers` (test_tinyllama, _example_model, _shape: Llama 2 and 3, Qwen, Mistral, DeepSeek, GPT-OSS, Gemma, BERT
+have 19,000 each) in about two minutes of CPU time; what else is here has as many again.
 """
 
 import base64
@@ -22,6 +23,7 @@ from tokens import binding, pieces, shapes, texts
 
 # 64 characters from each on: all but the planes where nothing is assigned.
 STARTS = [*range(0, 0x33000, 64), *range(0xE0000, 0xE1000, 64), *range(0x10FF00, 0x110000, 64)]
+FAMILIES = ("llama2", "llama3", "qwen2", "mistral_v3", "deepseek", "gpt_oss", "gemma", "bert")
 SCALE = float(os.environ.get("TOKEN_STRINGS", "1"))
 
 
@@ -33,6 +35,20 @@ def lib(tmp_path_factory):
 # --- tokenizers ------------------------------------------------------------------------------------
 
 
+def compare_damaged(ours, theirs, text, rng):
+    """Bytes that are no UTF-8 are refused; the library does not take them either."""
+    data = bytearray(text.encode() or b"x")
+    data[rng.randrange(len(data))] = rng.randrange(256)
+    data = bytes(data[:rng.randint(1, len(data))])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        with pytest.raises(ValueError, match="not UTF-8"):
+            ours.encode(data)
+    else:
+        assert ours.encode(data) == theirs.encode(text, add_special_tokens=False).ids, data
+
+
 def compare(lib, file, count, seed):
     """Ids of texts, texts of ids, texts of random ids; all must be equal."""
     ours, theirs = binding.Tokenizer(lib, file), tokenizers.Tokenizer.from_str(file)
@@ -41,6 +57,8 @@ def compare(lib, file, count, seed):
         text = texts.text(rng) if i else ""
         ids = theirs.encode(text, add_special_tokens=False).ids
         assert ours.encode(text) == ids, repr(text)
+        if i % 16 == 0:
+            compare_damaged(ours, theirs, text, rng)
         some = [rng.randrange(size if rng.random() < 0.5 else 400) for _ in range(rng.randint(1, 20))]
         for sequence in (ids, some):
             for skip in (False, True):
@@ -61,7 +79,7 @@ def test_example_model(lib):
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_shape(lib, shape):
-    compare(lib, shapes.train(shape), 2500, shape)
+    compare(lib, shapes.train(shape), 19000 if shape in FAMILIES else 1000, shape)
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
@@ -210,7 +228,7 @@ def test_sentencepiece(lib, name):
     for text in ["", " ", "  ", "▁", *every, *random_texts]:
         ids = theirs.encode(text)
         assert ours.encode(text) == ids, repr(text)
-        some = [rng.randrange(size if rng.random() < 0.5 else 300) for _ in range(rng.randint(1, 20))]
+        some = [rng.randrange(size if rng.random() < 0.5 else min(size, 300)) for _ in range(rng.randint(1, 20))]
         for sequence in (ids, some):
             assert ours.decode(sequence, True) == theirs.whole.decode(sequence), (text, sequence)
             assert ours.decode(sequence, False) == theirs.printing.decode(sequence), (text, sequence)
@@ -272,8 +290,8 @@ def test_sentencepiece_files_that_are_refused(lib):
     bpe, normal = b"\x12\x02\x18\x02", pieces.piece("a")
     for file, why in [
         (model[:-1], "malformed"), (model[:5000], "malformed"), (unk, "no pieces"), (normal, "no unknown"), (unk + unk + normal, "twice"),
-        (unk + pieces.piece("<u>", 0, 2) + normal, "second"), (model + b"\x12\x02\x18\x03", "WORD"),
-        (model + b"\x12\x02\x18\x04", "CHAR"), (model + b"\x12\x02\x18\x09", "model_type 9"), (model + b"\x2a\x03\x12\x01x", "denormalizer"),
+        (unk + pieces.piece("<u>", 0, 2) + normal, "second"),
+        (model + b"\x12\x02\x18\x09", "model_type 9"), (model + b"\x2a\x03\x12\x01x", "denormalizer"),
         (unk + normal + pieces.piece("b", float("nan")), "score"),
         (unk + normal + pieces.piece("b", 0, 7), "type 7"), (unk + normal + bpe + pieces.piece("b", 0, 5), "UNUSED"),
         (unk + normal + pieces.piece("<0x00>", 0, 6), "BYTE"), (unk + normal + b"\x12\x03\x98\x02\x01", "each byte"),

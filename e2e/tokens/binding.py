@@ -105,7 +105,7 @@ class Tokenizer:
         self.scratch = self.dll.tokenizer_scratch_new(self.t)
 
     def encode(self, text):
-        ids, e, data = Ids(), Err(), text.encode()
+        ids, e, data = Ids(), Err(), text if isinstance(text, bytes) else text.encode()
         check(self.dll.tokenizer_encode(self.t, self.scratch, Str(data, len(data)), c.byref(ids),
                                         c.byref(e)), e)
         out = ids.ptr[:ids.len]

@@ -30,6 +30,13 @@ MODELS = {
     "unigram_bytes": UNIGRAM | KEPT | dict(byte_fallback=True, normalization_rule_name="nfkc", character_coverage=0.98),
     "unigram_llama": LLAMA | dict(model_type="unigram"),
     "unigram_no_prefix": UNIGRAM | dict(add_dummy_prefix=False, remove_extra_whitespaces=False),
+    "word": USUAL | dict(model_type="word"),
+    "word_kept": USUAL | KEPT | dict(model_type="word", normalization_rule_name="identity", remove_extra_whitespaces=False),
+    "word_suffix": USUAL | dict(model_type="word", treat_whitespace_as_suffix=True),
+    "word_bytes": LLAMA | KEPT | dict(model_type="word"),
+    "char": USUAL | dict(model_type="char", character_coverage=0.99),
+    "char_kept": USUAL | KEPT | dict(model_type="char", normalization_rule_name="identity", add_dummy_prefix=False),
+    "char_bytes": LLAMA | KEPT | dict(model_type="char"),
     "unigram_suffix": UNIGRAM | KEPT | dict(treat_whitespace_as_suffix=True),
 }
 

@@ -24,6 +24,7 @@ DEEPSEEK = [
     r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
     r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""]
+CLIP = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
 FALLBACK = {"unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True}
 
 
@@ -96,6 +97,20 @@ SHAPES = {
               FALLBACK),
     "metaspace": (None, pre.Metaspace(), decoders.Metaspace(), {"unk_token": "<unk>"}),
     "whitespace": (None, pre.Whitespace(), None, {"unk_token": "<unk>", "fuse_unk": True}),
+    "clip": (normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]),
+             pre.Sequence([pre.Split(Regex(CLIP), "removed", invert=True), letters()]), decoders.ByteLevel(),
+             {"end_of_word_suffix": "</w>"}),
+    "gpt1": (normalizers.BertNormalizer(), pre.BertPreTokenizer(), decoders.BPEDecoder("</w>"),
+             {"unk_token": "<unk>", "end_of_word_suffix": "</w>"}),
+    "affixes": (None, pre.WhitespaceSplit(), decoders.Sequence([decoders.BPEDecoder("@"), decoders.Fuse()]),
+                FALLBACK | {"continuing_subword_prefix": "##", "end_of_word_suffix": "@"}),
+    "prefixed": (None, pre.Whitespace(), decoders.WordPiece(), {"unk_token": "<unk>", "continuing_subword_prefix": "##"}),
+    "scripts": (normalizers.Replace(" ", "▁"), pre.Sequence([pre.UnicodeScripts(), pre.Digits(True)]),
+                decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()]), {"unk_token": "<unk>"}),
+    "scripts_bytes": (None, pre.Sequence([pre.UnicodeScripts(), letters()]), decoders.ByteLevel(), {}),
+    "ctc": (None, pre.Split("", "isolated"), decoders.CTC("<pad>", "e", True), {"unk_token": "<unk>"}),
+    "ctc_fused": (None, pre.WhitespaceSplit(), decoders.Sequence([decoders.CTC("a", "|", False), decoders.Fuse()]),
+                  {"unk_token": "<unk>"}),
     "cuts": (None, pre.Sequence([pre.Split(" ", "merged_with_next"),
                                  pre.Split(Regex(r"\d"), "merged_with_previous")]),
              decoders.Fuse(), {"unk_token": "<unk>"}),
@@ -179,7 +194,8 @@ def parts(name, options):
     if options.get("byte_fallback"):
         special += BYTES
     alphabet = [] if "unk_token" in options else pre.ByteLevel.alphabet()
-    return models.BPE(**options), trainers.BpeTrainer(
+    affixes = {name: options[name] for name in ("continuing_subword_prefix", "end_of_word_suffix") if name in options}
+    return models.BPE(**options), trainers.BpeTrainer(**affixes,
         vocab_size=3000, show_progress=False, initial_alphabet=alphabet, special_tokens=special,
         max_token_length=16)
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lib/base/mem.h"
+#include "router/token/decode.h"
 #include "router/token/utf8.h"
 
 enum {
@@ -17,6 +18,8 @@ void bpe_done(struct bpe *b)
 {
     free(b->merges);
     free(b->whole);
+    free(b->prefix);
+    free(b->suffix);
     *b = (struct bpe){0};
 }
 
@@ -97,6 +100,7 @@ void bpe_work_done(struct bpe_work *w)
 {
     free(w->symbols);
     free(w->heap);
+    buf_done(&w->spelt);
     *w = (struct bpe_work){0};
 }
 
@@ -105,6 +109,28 @@ static void push_symbol(struct bpe_work *w, uint32_t id)
     int32_t i = (int32_t)w->n_symbols++;
 
     w->symbols[i] = (struct bpe_symbol){id, i - 1, i + 1};
+}
+
+static bool has_affix(const struct bpe *b)
+{
+    return b->prefix || b->suffix;
+}
+
+/* How the vocabulary spells the character from @at to @end of @word. */
+static void spell_symbol(const struct bpe *b, struct str word, size_t at, size_t end,
+                         struct buf *out)
+{
+    struct str c = str_slice(word.ptr + at, end - at);
+
+    buf_clear(out);
+    if (b->prefix && at > 0)
+        buf_put_cstr(out, b->prefix);
+    if (b->byte_level)
+        decode_put_letters(c, out);
+    else
+        buf_put_str(out, c);
+    if (b->suffix && end == word.len)
+        buf_put_cstr(out, b->suffix);
 }
 
 static uint32_t symbol_of(const struct bpe *b, struct str c)
@@ -144,7 +170,13 @@ static void split_symbols(const struct bpe *b, struct bpe_work *w, struct str wo
 
         len = b->byte_level ? 1 : utf8_len(word.ptr[at]);
         c = (struct str){word.ptr + at, len};
-        id = symbol_of(b, c);
+        if (has_affix(b)) {
+            spell_symbol(b, word, at, at + len, &w->spelt);
+            c = buf_str(&w->spelt);
+            id = vocab_find(b->spelt, c);
+        } else {
+            id = symbol_of(b, c);
+        }
         if (id != VOCAB_NONE) {
             if (pending)
                 push_symbol(w, b->unk);
@@ -309,9 +341,11 @@ static void merge_long(const struct bpe *b, struct bpe_work *w, struct token_ids
 
 /* --- words ------------------------------------------------------------------------------------ */
 
-/* A word has at most as many symbols as bytes. */
-static void reserve_symbols(struct bpe_work *w, size_t n)
+/* A word has at most as many symbols as bytes, those of the prefixes and the suffix among them. */
+static void reserve_symbols(const struct bpe *b, struct bpe_work *w, size_t n)
 {
+    if (b->byte_fallback && has_affix(b))
+        n = n * (1 + (b->prefix ? strlen(b->prefix) : 0)) + BPE_MAX_AFFIX;
     if (n <= w->cap_symbols)
         return;
     free(w->symbols);
@@ -334,7 +368,7 @@ void bpe_mark_whole(struct bpe *b)
     struct token_ids ids = {0};
     bool *whole = xcalloc(MAX(b->words->limit, 1U), sizeof(*whole));
 
-    for (uint32_t id = 0; !b->ignore_merges && id < b->words->limit; id++) {
+    for (uint32_t id = 0; !b->ignore_merges && !has_affix(b) && id < b->words->limit; id++) {
         struct str text = vocab_text(b->words, id);
 
         if (text.len == 0 || text.len > WHOLE_TEXT)
@@ -358,7 +392,7 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, struct str word, struct
         token_ids_push(out, whole);
         return;
     }
-    reserve_symbols(w, word.len);
+    reserve_symbols(b, w, word.len);
     split_symbols(b, w, word);
     if (w->n_symbols <= SHORT_WORD)
         merge_short(b, w, out);

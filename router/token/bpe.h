@@ -20,6 +20,8 @@ struct bpe_merge {
     uint32_t rank, id;
 };
 
+enum { BPE_MAX_AFFIX = 16 };
+
 /* Embedded by value; zero-initialised, then filled by its owner and bpe_add_merge(). */
 struct bpe {
     const struct vocab *words; /* borrowed: what symbols and whole words are looked up in */
@@ -30,6 +32,10 @@ struct bpe {
     uint32_t ascii_ids[128];  /* not byte-level: of one-letter words, a shortcut */
     struct bpe_merge *merges; /* open addressing by pair */
     size_t mask, n_merges;
+    /* Put before each symbol but a word's first, and behind its last, when they are looked up as they
+     * are spelt; owned, at most BPE_MAX_AFFIX bytes each, NULL when there is none. */
+    char *prefix, *suffix;
+    const struct vocab *spelt; /* borrowed; for those only */
     bool *whole; /* by id: the merges make this token of its own text, as they do of most words */
 };
 
@@ -58,6 +64,7 @@ struct bpe_work {
     size_t n_symbols, cap_symbols;
     struct bpe_candidate *heap;
     size_t n_heap, cap_heap;
+    struct buf spelt; /* a symbol with what is put around it */
 };
 
 void bpe_work_done(struct bpe_work *w);

@@ -79,6 +79,8 @@ static int add_step(struct loading *l, enum decode_kind kind, const char *patter
 
     if (l->joined)
         return err_set(e, -ENOTSUP, "only Strip is supported after tokens are joined");
+    if (d->suffix)
+        return err_set(e, -ENOTSUP, "only Fuse is supported after BPEDecoder");
     if (d->n_steps == DECODE_MAX_STEPS)
         return err_set(e, -E2BIG, "more than %d steps", DECODE_MAX_STEPS);
     if (strlen(content) > DECODE_MAX_CONTENT)
@@ -112,6 +114,8 @@ static int load_wordpiece(struct loading *l, const struct json *config, struct e
 
     if (!prefix)
         return err_set(e, -EINVAL, "prefix is missing");
+    if (l->d->drops_repeated)
+        return err_set(e, -ENOTSUP, "WordPiece after CTC is not supported");
     (void)json_get_bool(config, "cleanup", &cleanup);
     r = add_step(l, DECODE_WORDPIECE, prefix, "", e);
     if (r < 0)
@@ -140,7 +144,8 @@ static int load_strip(struct loading *l, const struct json *config, struct err *
         return r;
     (void)json_get_i64(config, "start", &start);
     (void)json_get_i64(config, "stop", &stop);
-    if (!l->fused || stop != 0 || start < 0 || start > STRIP_MAX || l->d->n_strip > 0)
+    if (!l->fused || l->d->suffix || stop != 0 || start < 0 || start > STRIP_MAX ||
+        l->d->n_strip > 0)
         return err_set(e, -ENOTSUP, "Strip is only supported after Fuse, at the start");
     l->d->n_strip = (uint32_t)start;
     return 0;
@@ -158,6 +163,8 @@ static int load_metaspace(struct loading *l, const struct json *config, struct e
     (void)json_get_bool(config, "add_prefix_space", &prefix_space);
     if (scheme)
         prefix_space = strcmp(scheme, "never") != 0;
+    if (l->d->drops_repeated)
+        return err_set(e, -ENOTSUP, "Metaspace after CTC is not supported");
     r = add_step(l, DECODE_METASPACE, mark, " ", e);
     if (r == 0)
         mark_first(l->d, prefix_space);
@@ -168,6 +175,8 @@ static int load_join(struct loading *l, enum decode_join join, struct err *e)
 {
     if (l->joined)
         return err_set(e, -ENOTSUP, "two steps that join tokens are not supported");
+    if (l->d->drops_repeated || l->d->suffix)
+        return err_set(e, -ENOTSUP, "only Fuse may join tokens after CTC or BPEDecoder");
     if (join == DECODE_BYTES && l->d->n_steps > 0)
         return err_set(e, -ENOTSUP, "ByteLevel is only supported as the first step");
     for (size_t i = 0; i < l->d->n_steps; i++)
@@ -177,6 +186,43 @@ static int load_join(struct loading *l, enum decode_join join, struct err *e)
     l->joined = true;
     l->fused = join == DECODE_BYTES;
     return 0;
+}
+
+/* Speech models: a token lasts, the pad token parts it from the next of its kind. */
+static int load_ctc(struct loading *l, const struct json *config, struct err *e)
+{
+    const char *pad = json_get_cstr(config, "pad_token");
+    const char *delimiter = json_get_cstr(config, "word_delimiter_token");
+    bool cleanup = true;
+    int r;
+
+    (void)json_get_bool(config, "cleanup", &cleanup);
+    if (!pad || !*pad || !delimiter || !*delimiter)
+        return err_set(e, -EINVAL, "pad_token or word_delimiter_token is missing");
+    if (l->d->n_steps > 0)
+        return err_set(e, -ENOTSUP, "CTC is only supported as the first step");
+    r = add_step(l, DECODE_REPLACE, pad, "", e);
+    if (r == 0 && cleanup)
+        r = add_step(l, DECODE_CLEANUP, "", "", e);
+    if (r == 0 && cleanup)
+        r = add_step(l, DECODE_REPLACE, delimiter, " ", e);
+    l->d->drops_repeated = r == 0;
+    return r;
+}
+
+static int load_suffix(struct loading *l, const struct json *config, struct err *e)
+{
+    const char *suffix = json_get_cstr(config, "suffix");
+    int r;
+
+    if (!suffix || !*suffix)
+        return err_set(e, -EINVAL, "suffix is missing");
+    if (l->d->n_steps > 0)
+        return err_set(e, -ENOTSUP, "BPEDecoder is only supported as the first step");
+    r = add_step(l, DECODE_REPLACE, suffix, " ", e);
+    if (r == 0)
+        l->d->suffix = xstrdup(suffix);
+    return r;
 }
 
 static int load_any(struct loading *l, const struct json *config, int depth, struct err *e)
@@ -194,6 +240,10 @@ static int load_any(struct loading *l, const struct json *config, int depth, str
         return load_metaspace(l, config, e);
     if (strcmp(type, "WordPiece") == 0)
         return load_wordpiece(l, config, e);
+    if (strcmp(type, "CTC") == 0)
+        return load_ctc(l, config, e);
+    if (strcmp(type, "BPEDecoder") == 0)
+        return load_suffix(l, config, e);
     if (strcmp(type, "ByteLevel") == 0)
         return load_join(l, DECODE_BYTES, e);
     if (strcmp(type, "ByteFallback") == 0)
@@ -241,6 +291,7 @@ void decode_done(struct decode *d)
         free(d->steps[i].content);
     }
     free(d->entries);
+    free(d->suffix);
     buf_done(&d->text);
     *d = (struct decode){0};
 }
@@ -372,4 +423,9 @@ int decode_add(struct decode *d, uint32_t id, struct str spelling)
 void decode_put_first(const struct decode *d, struct str spelling, struct buf *out)
 {
     (void)put_text(d, spelling, true, out); /* never longer than elsewhere, which did fit */
+}
+
+void decode_put_last(const struct decode *d, struct str spelling, struct buf *out)
+{
+    put_replaced(out, spelling, str_from(d->suffix), STR(""));
 }

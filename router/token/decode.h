@@ -56,8 +56,10 @@ struct decode_entry {
 /* Embedded by value; zero-initialised, then decode_load(). */
 struct decode {
     enum decode_join join;
-    bool first_differs;    /* the first token of a text comes from decode_put_first() */
-    bool has_bytes;        /* PIECES: "<0x0A>" are bytes */
+    bool first_differs;  /* the first token of a text comes from decode_put_first() */
+    bool drops_repeated; /* CTC: of equal tokens in a row one is left */
+    char *suffix;        /* owned; BPEDecoder: a blank, and nothing in the last token; else NULL */
+    bool has_bytes;      /* PIECES: "<0x0A>" are bytes */
     enum decode_drop drop; /* PIECES */
     uint32_t n_strip, limit;
     struct decode_entry *entries; /* by id */
@@ -77,6 +79,8 @@ void decode_done(struct decode *d);
  * the steps make it, or all of them, too long. */
 void decode_size(struct decode *d, uint32_t limit);
 MUST_CHECK int decode_add(struct decode *d, uint32_t id, struct str spelling);
+/* BPEDecoder: appends what the token contributes as the last one of a text. */
+void decode_put_last(const struct decode *d, struct str spelling, struct buf *out);
 /* Appends what the token contributes as the first one of a text. */
 void decode_put_first(const struct decode *d, struct str spelling, struct buf *out);
 

@@ -172,11 +172,7 @@ static int check_piece(const struct model *m, const struct piece *p, struct err 
 
 static int check_model(const struct model *m, struct err *e)
 {
-    static const char *const names[] = {[WORD] = "WORD", [CHAR] = "CHAR"};
-
-    if (m->type == WORD || m->type == CHAR)
-        return err_set(e, -ENOTSUP, "model_type %s is not supported", names[m->type]);
-    if (m->type != UNIGRAM && m->type != BPE)
+    if (m->type < UNIGRAM || m->type > CHAR)
         return err_set(e, -ENOTSUP, "model_type %llu is not supported",
                        (unsigned long long)m->type);
     if (m->map_back.len > 0)
@@ -359,6 +355,32 @@ static int fill_bpe(struct tokenizer *t, const struct model *m, uint32_t unk, st
     return 0;
 }
 
+/* --- WORD, CHAR ------------------------------------------------------------------------------- */
+
+/* User-defined symbols stay whole among characters, but make no words of their own. */
+static void fill_listed(struct tokenizer *t, const struct model *m, uint32_t unk)
+{
+    t->kind = TOKENIZER_LISTED;
+    t->listed = (struct listed){.words = &t->model,
+                                .characters = m->type == CHAR,
+                                .byte_fallback = m->byte_fallback,
+                                .unk = unk};
+    listed_prepare(&t->listed);
+    for (uint32_t id = 0; m->type == CHAR && id < m->n; id++)
+        if (m->pieces[id].type == USER_DEFINED)
+            added_add(&t->added_normalized, m->pieces[id].text, (struct added_token){.id = id});
+}
+
+static int fill_model(struct tokenizer *t, const struct model *m, uint32_t unk, struct err *e)
+{
+    if (m->type == BPE)
+        return fill_bpe(t, m, unk, e);
+    if (m->type == UNIGRAM)
+        return fill_unigram(t, m, unk, e);
+    fill_listed(t, m, unk);
+    return 0;
+}
+
 /* --- all together ----------------------------------------------------------------------------- */
 
 static bool is_off(const struct json *config, const char *name)
@@ -428,7 +450,7 @@ int sentencepiece_fill(struct tokenizer *t, struct str file, const struct json *
     if (r == 0)
         r = add_pieces(t, &m, &unk, e);
     if (r == 0)
-        r = m.type == BPE ? fill_bpe(t, &m, unk, e) : fill_unigram(t, &m, unk, e);
+        r = fill_model(t, &m, unk, e);
     if (r == 0)
         r = add_special(t, &m, tokenizer_config, e);
     free(m.pieces);

@@ -3,8 +3,8 @@
  * SentencePiece's tokenizer.model: a protobuf message of the pieces with their scores and types, and of
  * what was asked of the trainer and the normalizer (sentencepiece_model.proto of its distribution).
  *
- * Ids and texts are those of the library (0.2.3) for models of type BPE and Unigram: a piece's place is its
- * id, BPE merges by score, what is no piece becomes bytes or the unknown token. Unlike the library we
+ * Ids and texts are those of the library (0.2.3) for models of any type: a piece's place is its
+ * id, BPE merges by score, WORD and CHAR look up (listed.h), what is no piece becomes bytes or the unknown token. Unlike the library we
  * find special tokens in the text: those of "added_tokens_decoder" of tokenizer_config.json, else all
  * pieces that are CONTROL; they print unless special tokens are left out. "add_prefix_space": false
  * there takes the blank before the text away, "legacy": false puts it only where the prompt begins.

@@ -24,7 +24,7 @@ static void put_piece(struct buf *out, const char *text, int score, char type)
     buf_put(out, &(char[]){0x18, type}, 2);
 }
 
-/* Ids 0 to 9; @type is the trainer's: 1 Unigram, 2 BPE. */
+/* Ids 0 to 9; @type is the trainer's: 1 Unigram, 2 BPE, 3 WORD, 4 CHAR. */
 static void put_file(struct buf *out, char type)
 {
     put_piece(out, "<unk>", 0, UNKNOWN);
@@ -104,6 +104,20 @@ static void test_unigram(void **state)
     assert_ids(buf_str(&file), "", " abc", "5 4 = abc");
 }
 
+/* Whole words, or characters; a user-defined symbol is one among these only. */
+static void test_listed(void **state)
+{
+    AUTO(buf_done) struct buf words = BUF_NULL, characters = BUF_NULL;
+
+    (void)state;
+    put_file(&words, 3);
+    assert_ids(buf_str(&words), "", "ab abc x ab", "2 0 2 = ab \xe2\x81\x87  ab");
+    assert_ids(buf_str(&words), "{\"add_prefix_space\":false}", "[x] ab[x]",
+               "9 0 = [x] \xe2\x81\x87 ");
+    put_file(&characters, 4);
+    assert_ids(buf_str(&characters), "", "ab?!c[x]", "8 5 6 0 7 9 = ab \xe2\x81\x87 c[x]");
+}
+
 static void test_what_is_cut_off(void **state)
 {
     AUTO(buf_done) struct buf file = BUF_NULL;
@@ -133,5 +147,5 @@ static void test_what_is_none(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_bpe), T(test_characters_that_are_no_pieces), T(test_unigram),
-                    T(test_what_is_cut_off), T(test_what_is_none));
+                    T(test_listed), T(test_what_is_cut_off), T(test_what_is_none));
 }

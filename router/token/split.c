@@ -9,6 +9,7 @@
 #include "router/token/decode.h"
 #include "router/token/newer.h"
 #include "router/token/regex.h"
+#include "router/token/scripts.h"
 #include "router/token/utf8.h"
 
 #include "router/token/punctuation.inc"
@@ -212,6 +213,10 @@ static int load_typed(struct split *sp, const char *type, const struct json *con
         return add_regex(sp, "\\s", REGEX_RUST, SPLIT_REMOVED, e);
     if (strcmp(type, "BertPreTokenizer") == 0)
         return load_bert(sp, e);
+    if (strcmp(type, "UnicodeScripts") == 0) {
+        (void)add_step(sp, SPLIT_SCRIPTS);
+        return 0;
+    }
     if (strcmp(type, "CharDelimiterSplit") == 0)
         return load_delimiter(sp, config, e);
     return err_set(e, -ENOTSUP, "type \"%s\" is not supported", type);
@@ -226,7 +231,8 @@ static int load_any(struct split *sp, const struct json *config, int depth, stru
     if (sp->n_steps + 2 > SPLIT_MAX_STEPS || depth > SPLIT_MAX_STEPS)
         return err_set(e, -E2BIG, "more than %d steps", SPLIT_MAX_STEPS);
     /* What follows sees the byte alphabet and not the text. */
-    if (sp->byte_level && (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Metaspace") == 0))
+    if (sp->byte_level && (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Metaspace") == 0 ||
+                           strcmp(type, "UnicodeScripts") == 0))
         return err_set(e, -ENOTSUP, "%s after ByteLevel is not supported", type);
     return load_typed(sp, type, config, depth, e);
 }
@@ -419,6 +425,30 @@ static int run_regex(const struct split_step *step, struct split_work *w,
     return 0;
 }
 
+/* Cuts where the script changes. What goes with any script goes with the one before; there the library
+ * drops what has none before it. */
+static void run_scripts(struct split_work *w, struct str text)
+{
+    for (size_t i = 0; i < w->spans.len; i++) {
+        struct split_span span = w->spans.ptr[i];
+        uint8_t last = 0;
+        size_t start = span.end;
+
+        for (size_t at = span.start; at < span.end; at += utf8_len(text.ptr[at])) {
+            uint8_t script = scripts_of(utf8_get(text.ptr + at));
+
+            if (script == 0 || script == last)
+                continue;
+            if (last)
+                push_span(&w->next, start, at);
+            start = at;
+            last = script;
+        }
+        push_span(&w->next, start, span.end);
+    }
+    swap_spans(w);
+}
+
 /* The same over the letters that stand for the bytes of each span, of which no pattern sees more. */
 static int run_on_letters(const struct split_step *step, struct split_work *w,
                           struct regex_scratch *scratch, struct str text)
@@ -509,6 +539,10 @@ int split_run(const struct split *sp, struct split_work *w, struct regex_scratch
     for (size_t i = 0; r == 0 && i < sp->n_steps; i++) {
         const struct split_step *step = &sp->steps[i];
 
+        if (step->kind == SPLIT_SCRIPTS) {
+            run_scripts(w, text);
+            continue;
+        }
         if (step->kind != SPLIT_REGEX) {
             text = rewrite(step, w, text, at_start);
             matched = newer_replaced(text, &w->matched);

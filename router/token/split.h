@@ -21,7 +21,7 @@ struct regex_scratch;
 
 enum { SPLIT_MAX_STEPS = 16 };
 
-enum split_kind { SPLIT_REGEX, SPLIT_METASPACE, SPLIT_PREFIX_SPACE };
+enum split_kind { SPLIT_REGEX, SPLIT_METASPACE, SPLIT_PREFIX_SPACE, SPLIT_SCRIPTS };
 
 /* What becomes of the matches of a pattern. */
 enum split_behavior {

@@ -105,6 +105,8 @@ static void encode_fresh(const struct tokenizer *t, struct tokenizer_scratch *s,
         unigram_encode(&t->unigram, &s->unigram, word, out);
     else if (t->kind == TOKENIZER_WORDPIECE)
         wordpiece_encode(&t->wordpiece, word, out);
+    else if (t->kind == TOKENIZER_LISTED)
+        listed_encode(&t->listed, word, out);
     else
         token_ids_push(out, find_word(t, word));
     if (t->inner)

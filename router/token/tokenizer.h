@@ -123,7 +123,9 @@ struct tokenizer_join {
     uint8_t n_tail;
     size_t run;      /* byte fallback: byte tokens at the end of text, not yet decided */
     bool run_broken; /* they can no longer become valid UTF-8 */
-    bool started;    /* a token was pushed; SentencePiece: no blank is dropped any more */
+    uint32_t last;   /* the token pushed last, when started */
+    size_t n_last; /* BPEDecoder: bytes of it at the end of text, as they are if nothing follows */
+    bool started;  /* a token was pushed; SentencePiece: no blank is dropped any more */
 };
 
 void tokenizer_join_init(struct tokenizer_join *j, const struct tokenizer *t);

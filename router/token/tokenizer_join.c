@@ -23,7 +23,7 @@ void tokenizer_join_reset(struct tokenizer_join *j)
 {
     buf_clear(&j->text);
     j->n_tail = 0;
-    j->run = 0;
+    j->run = j->n_last = 0;
     j->run_broken = j->started = false;
 }
 
@@ -180,6 +180,32 @@ static bool is_known(const struct tokenizer *t, uint32_t id)
     return tokenizer_token_text(t, id).ptr != NULL;
 }
 
+/* Whether the two are spelt alike, as a token that was added may be like one of the model. */
+static bool is_same(const struct tokenizer *t, uint32_t a, uint32_t b)
+{
+    return a == b || str_eq(tokenizer_token_text(t, a), tokenizer_token_text(t, b));
+}
+
+/* BPEDecoder: what was the last token until now gets its blanks. */
+static void push_ending(struct tokenizer_join *j, uint32_t id)
+{
+    const struct decode *d = &j->t->decode;
+    struct str middle = decode_text(d, id), end;
+
+    buf_truncate(&j->text, j->text.len - j->n_last);
+    if (j->started)
+        buf_put_str(&j->text, decode_text(d, j->last));
+    j->n_last = j->text.len;
+    decode_put_last(d, tokenizer_token_text(j->t, id), &j->text);
+    end = str_skip(buf_str(&j->text), j->n_last);
+    j->n_last = end.len;
+    /* Up to their first blank both forms agree. */
+    for (j->run = end.len; j->run > 0 && middle.ptr[end.len - j->run] == end.ptr[end.len - j->run];)
+        j->run--;
+    j->last = id;
+    j->started = true;
+}
+
 void tokenizer_join_push(struct tokenizer_join *j, uint32_t id, bool skip_special)
 {
     const struct decode *d = &j->t->decode;
@@ -192,6 +218,13 @@ void tokenizer_join_push(struct tokenizer_join *j, uint32_t id, bool skip_specia
     }
     if (!is_known(j->t, id) || (skip_special && j->t->special[id]))
         return;
+    if (d->drops_repeated && !first && is_same(j->t, j->last, id))
+        return;
+    if (d->suffix) {
+        push_ending(j, id);
+        return;
+    }
+    j->last = id;
     j->started = true;
     entry = &d->entries[id];
     if (entry->byte >= 0) {

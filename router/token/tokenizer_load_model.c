@@ -16,7 +16,7 @@ enum { MAX_MERGES = 1 << 22 };
 struct model_fields {
     enum tokenizer_kind kind;
     struct str vocab, merges;
-    char *unk, *prefix; /* owned */
+    char *unk, *prefix, *suffix; /* owned */
     uint64_t unk_id, max_chars;
     bool has_unk_id;
     bool byte_fallback, fuse_unk, ignore_merges;
@@ -97,6 +97,8 @@ static int read_field(struct json_pull *p, struct str key, struct model_fields *
         read_owned(p, scratch, &m->unk);
     else if (str_is(key, "continuing_subword_prefix"))
         read_owned(p, scratch, &m->prefix);
+    else if (str_is(key, "end_of_word_suffix"))
+        read_owned(p, scratch, &m->suffix);
     else if (str_is(key, "unk_id"))
         m->has_unk_id = !json_pull_null(p) && json_pull_u64(p, &m->unk_id);
     else if (str_is(key, "max_input_chars_per_word"))
@@ -181,10 +183,13 @@ static int add_merge(struct tokenizer *t, struct str left, struct str right, uin
                      struct buf *joined, struct err *e)
 {
     uint32_t a = vocab_find(&t->model, left), b = vocab_find(&t->model, right), ab;
+    size_t skip = t->bpe.prefix ? strlen(t->bpe.prefix) : 0;
 
+    if (right.len < skip)
+        return err_set(e, -EINVAL, "merges[%u]: shorter than the prefix", rank);
     buf_clear(joined);
     buf_put_str(joined, left);
-    buf_put_str(joined, right);
+    buf_put_str(joined, str_skip(right, skip));
     ab = vocab_find(&t->model, buf_str(joined));
     if (a == VOCAB_NONE || b == VOCAB_NONE || ab == VOCAB_NONE)
         return err_set(e, -EINVAL, "merges[%u]: not in the vocabulary", rank);
@@ -240,13 +245,27 @@ static bool joins_unknown(const struct bpe *b)
     return false;
 }
 
+static int take_affix(char **to, const char *text, const char *name, struct err *e)
+{
+    if (!text || !*text)
+        return 0;
+    if (strlen(text) > BPE_MAX_AFFIX)
+        return err_set(e, -E2BIG, "%s has more than %d bytes", name, BPE_MAX_AFFIX);
+    *to = xstrdup(text);
+    return 0;
+}
+
 static int fill_bpe(struct tokenizer *t, const struct model_fields *m, struct err *e)
 {
     struct bpe *b = &t->bpe;
     int r;
 
-    if (m->prefix && *m->prefix)
-        return err_set(e, -ENOTSUP, "continuing_subword_prefix is not supported");
+    r = take_affix(&b->prefix, m->prefix, "continuing_subword_prefix", e);
+    if (r == 0)
+        r = take_affix(&b->suffix, m->suffix, "end_of_word_suffix", e);
+    if (r < 0)
+        return r;
+    b->spelt = &t->model;
     r = read_vocab(t, m->vocab, e);
     if (r == 0)
         r = find_unk(t, m, &b->unk, e);
@@ -265,7 +284,8 @@ static int fill_bpe(struct tokenizer *t, const struct model_fields *m, struct er
     cuts_init(&t->cuts, b);
     r = read_merges(t, m->merges, e);
     /* Words of the byte alphabet are short, and those that are tokens as a whole must stay so. */
-    t->cuts.on &= !b->byte_level && !b->ignore_merges && !joins_unknown(b);
+    t->cuts.on &=
+        !b->byte_level && !b->ignore_merges && !joins_unknown(b) && !b->prefix && !b->suffix;
     if (r == 0)
         bpe_mark_whole(b);
     return r;
@@ -392,6 +412,8 @@ static int fill_model(struct tokenizer *t, const struct model_fields *m, struct 
     t->kind = m->kind;
     if (t->kind == TOKENIZER_BPE)
         return fill_bpe(t, m, e);
+    if (m->suffix && *m->suffix)
+        return err_set(e, -ENOTSUP, "end_of_word_suffix in a model that is not BPE");
     if (t->split.byte_level)
         return err_set(e, -ENOTSUP, "a ByteLevel pre_tokenizer before a model that is not BPE");
     if (t->kind == TOKENIZER_WORDLEVEL)
@@ -408,5 +430,6 @@ int tokenizer_load_model(struct tokenizer *t, struct str json, struct err *e)
         r = fill_model(t, &m, e);
     free(m.unk);
     free(m.prefix);
+    free(m.suffix);
     return r < 0 ? err_wrap(e, r, "model") : 0;
 }

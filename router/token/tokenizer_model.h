@@ -11,6 +11,7 @@
 #include "router/token/bpe.h"
 #include "router/token/cuts.h"
 #include "router/token/decode.h"
+#include "router/token/listed.h"
 #include "router/token/normalize.h"
 #include "router/token/split.h"
 #include "router/token/tokenizer.h"
@@ -20,7 +21,13 @@
 
 enum { TOKENIZER_MAX_TOKEN = 64 << 10 }; /* bytes of one token */
 
-enum tokenizer_kind { TOKENIZER_BPE, TOKENIZER_UNIGRAM, TOKENIZER_WORDPIECE, TOKENIZER_WORDLEVEL };
+enum tokenizer_kind {
+    TOKENIZER_BPE,
+    TOKENIZER_UNIGRAM,
+    TOKENIZER_WORDPIECE,
+    TOKENIZER_WORDLEVEL,
+    TOKENIZER_LISTED, /* SentencePiece's WORD and CHAR */
+};
 
 /* What is done to the ids of a whole text: "truncation" and "padding". */
 struct tokenizer_shape {
@@ -53,6 +60,7 @@ struct tokenizer {
     /* Words that the model does not know are an error, by its author's choice. */
     bool fails_on_unknown;
     uint32_t unknown_word; /* WordLevel */
+    struct listed listed;
     struct unigram unigram;
     struct wordpiece wordpiece;
 };

@@ -183,13 +183,25 @@ static void test_long_word(void **state)
     done(&f);
 }
 
+struct refusal {
+    const char *json;
+    int want;
+    const char *says;
+};
+
+static void assert_refused(const struct refusal *c)
+{
+    struct tokenizer *t = NULL;
+    struct err e = {""};
+    int r = tokenizer_load(&t, str_from(c->json), &e);
+
+    if (r != c->want || t || !strstr(e.text, c->says))
+        fail_msg("%s: %d %s", c->json, r, e.text);
+}
+
 static void test_refusals_name_the_field(void **state)
 {
-    static const struct {
-        const char *json;
-        int want;
-        const char *says;
-    } cases[] = {
+    static const struct refusal cases[] = {
         {"", -EINVAL, "tokenizer.json"},
         {"[]", -EINVAL, "tokenizer.json"},
         {"{}", -EINVAL, "model is missing"},
@@ -204,19 +216,15 @@ static void test_refusals_name_the_field(void **state)
          "merges[0]"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}",
          -ENOTSUP, "dropout"},
-        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
-         -ENOTSUP, "end_of_word_suffix"},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"ByteLevel\"}}",
          -ENOTSUP, "normalizer: type \"ByteLevel\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}"
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"FixedLength\"}"
          "}",
-         -ENOTSUP, "pre_tokenizer: type \"UnicodeScripts\""},
+         -ENOTSUP, "pre_tokenizer: type \"FixedLength\""},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\","
          "\"pattern\":"
          "{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
          -EINVAL, "pre_tokenizer: pattern"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"CTC\"}}", -ENOTSUP,
-         "decoder: type \"CTC\""},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", -EINVAL, "unk_token"},
         {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}", -EINVAL,
          "unk_id"},
@@ -242,14 +250,81 @@ static void test_refusals_name_the_field(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct tokenizer *t = NULL;
-        struct err e = {""};
-        int r = tokenizer_load(&t, str_from(cases[i].json), &e);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_refused(&cases[i]);
+}
 
-        if (r != cases[i].want || t || !strstr(e.text, cases[i].says))
-            fail_msg("%s: %d %s", cases[i].json, r, e.text);
-    }
+static void test_refusals_of_affixes_and_decoders(void **state)
+{
+    static const struct refusal cases[] = {
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":"
+         "\"12345678901234567\"}"
+         "}",
+         -E2BIG, "end_of_word_suffix"},
+        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{},\"end_of_word_suffix\":\"x\"}}", -ENOTSUP,
+         "end_of_word_suffix"},
+        {"{\"model\":{\"vocab\":{\"ab\":0,\"b\":1},\"merges\":[\"ab b\"],"
+         "\"continuing_subword_prefix\":\"##\"}}",
+         -EINVAL, "prefix"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"CTC\"}}", -EINVAL,
+         "pad_token"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+         "{\"type\":\"BPEDecoder\",\"suffix\":\"x\"},{\"type\":\"ByteFallback\"}]}}",
+         -ENOTSUP, "BPEDecoder"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+         "{\"type\":\"CTC\",\"pad_token\":\"p\",\"word_delimiter_token\":\"|\"},{\"type\":"
+         "\"WordPiece\","
+         "\"prefix\":\"#\"}]}}",
+         -ENOTSUP, "after CTC"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_refused(&cases[i]);
+}
+
+/* Ends of words are spelt; the last token prints no blank. */
+static void test_end_of_word(void **state)
+{
+    uint32_t ids[] = {4, 3, 4};
+    struct fixture f = open_text(str_from(
+        "{\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"decoder\":{\"type\":\"BPEDecoder\","
+        "\"suffix\":\"</w>\"},\"model\":{\"end_of_word_suffix\":\"</"
+        "w>\",\"vocab\":{\"a\":0,\"b\":1,"
+        "\"a</w>\":2,\"b</w>\":3,\"ab</w>\":4},\"merges\":[\"a b</w>\"]}}"));
+
+    (void)state;
+    assert_tokens(&f, "ab a aab ba", "ab</w>|a</w>|a|ab</w>|b|a</w>");
+    assert_decodes(&f, ids, 3, false, "ab b ab");
+    assert_decodes(&f, ids, 1, false, "ab");
+    done(&f);
+}
+
+static void test_ctc(void **state)
+{
+    uint32_t ids[] = {0, 0, 1, 2, 2, 3, 2, 4, 4, 0};
+    struct fixture f = open_text(
+        str_from("{\"decoder\":{\"type\":\"CTC\",\"pad_token\":\"-\",\"word_delimiter_token\":\"|"
+                 "\",\"cleanup\":true},"
+                 "\"model\":{\"vocab\":{\"h\":0,\"e\":1,\"l\":2,\"-\":3,\"|\":4},\"merges\":[]}}"));
+
+    (void)state;
+    assert_decodes(&f, ids, ARRAY_LEN(ids), false, "hell h");
+    done(&f);
+}
+
+/* What goes with any script has to have one before it. */
+static void test_scripts(void **state)
+{
+    struct fixture f = open_text(str_from(
+        "{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":{\"type\":\"WordLevel\",\"unk_"
+        "token\":\"?\","
+        "\"vocab\":{\"?\":0,\"ab c\":1,\"\xe3\x81\x93\xe4\xb8\xad\":2,\" \":3,\".\":4}}}"));
+
+    (void)state;
+    assert_tokens(&f, "  ab c\xe3\x81\x93\xe4\xb8\xad.", "ab c|\xe3\x81\x93\xe4\xb8\xad|.");
+    assert_tokens(&f, " ", "");
+    done(&f);
 }
 
 static void test_unknown_words_of_models_that_fail_on_them(void **state)
@@ -360,6 +435,7 @@ int main(void)
         T(test_byte_level), T(test_byte_fallback), T(test_added_tokens),
         T(test_special_tokens_can_be_skipped), T(test_decode_gives_whole_characters), T(test_nfc),
         T(test_bad_text_is_refused), T(test_long_word), T(test_refusals_name_the_field),
+        T(test_refusals_of_affixes_and_decoders), T(test_end_of_word), T(test_ctc), T(test_scripts),
         T(test_unknown_words_of_models_that_fail_on_them), T(test_added_ids_follow_the_vocabulary),
         T(test_unigram), T(test_wordpiece), T(test_tinyllama), T(test_example_model));
 }

@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct word_long) == 224, "three and a half cache lines");
 enum { LINE = 64 };
 
 /* The first @n bytes of eight. */
-#define FIRST(n) ((n) <= 0 ? 0 : (n) >= 8 ? UINT64_MAX : (UINT64_C(1) << ((n) & 7) * 8) - 1)
+#define FIRST(n) ((n) <= 0 ? 0 : (n) >= 8 ? UINT64_MAX : (UINT64_C(1) << ((n)&7) * 8) - 1)
 #define KEPT(n)                                                                                    \
     {                                                                                              \
         FIRST(n), FIRST((n)-8)                                                                     \
