@@ -19,14 +19,15 @@ def stack(tmp_path):
         yield stack
 
 
-def up(stack, *flags, prefill=(), bootstrap=True, speedup=50, prefill_speedup=None, events=True, decode=2, **env):
+def up(stack, *flags, prefill=(), bootstrap=True, speedup=50, prefill_speedup=None, events=True, decode=2, plane="tcp", **env):
     """Two prefill workers, each a process of its own, and two decode workers in one."""
+    planes = {"DYN_REQUEST_PLANE": plane, "DYN_HTTP_RPC_PORT": 0}
     if events:
         stack.start_nats()
     ports = ("--bootstrap-ports", "0") if bootstrap else ()
-    stack.prefills = [stack.mocker("--is-prefill-worker", *ports, *prefill, speedup=prefill_speedup or speedup)
+    stack.prefills = [stack.mocker("--is-prefill-worker", *ports, *prefill, speedup=prefill_speedup or speedup, **planes)
                       for _ in range(2)]
-    stack.decode = stack.mocker("--is-decode-worker", workers=decode, speedup=speedup)
+    stack.decode = stack.mocker("--is-decode-worker", workers=decode, speedup=speedup, **planes)
     stack.frontend(*flags, **env)
     stack.ready(decode)
     until("the prefill workers", lambda: stack.workers("prefill") == 2)
@@ -136,17 +137,49 @@ def prefilling(stack):
             and dict(labels)["worker_type"] == "prefill"]
 
 
+@pytest.mark.parametrize("plane", ["tcp", "nats", "http"])
 @pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "synchronous"])
-def test_a_prefill_worker_killed_under_a_prompt(stack, bootstrap):
-    up(stack, "--router-mode", "kv", bootstrap=bootstrap, prefill_speedup=0.01)  # two seconds a prompt
+def test_a_prefill_worker_killed_under_a_prompt(stack, bootstrap, plane):
+    up(stack, "--router-mode", "kv", bootstrap=bootstrap, prefill_speedup=0.01, plane=plane, decode=1)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        answer = pool.submit(stack.chat, words(100), max_tokens=5, ignore_eos=True)
+        answer = pool.submit(stack.chat, words(100), max_tokens=5, ignore_eos=True)  # two seconds a prompt
         worker = until("the prompt is with a prefill worker", lambda: prefilling(stack))[0]
         next(process for process in stack.prefills if worker in ids_of(process)).kill()
         assert answer.result().usage["completion_tokens"] == 5
     way = "bootstrap" if bootstrap else "synchronous"
     counted = paths(stack)
     assert counted.pop(way) == 2 and len(counted) == 1 and next(iter(counted))[0] == "failed", counted
+
+
+@pytest.mark.parametrize("plane", ["tcp", "nats", "http"])
+@pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "synchronous"])
+def test_a_decode_worker_killed_in_the_middle(stack, bootstrap, plane):
+    """kill -9 of the one that answers: what it said is prefilled with the prompt, another decode worker goes on, and
+    the client sees one whole answer. The caches of the dead one are no help, so a prefill worker is asked again."""
+    up(stack, "--router-mode", "kv", "--migration-limit", "1", bootstrap=bootstrap, speedup=2, prefill_speedup=50, decode=1,
+       plane=plane)
+    other = stack.mocker("--is-decode-worker", speedup=2, DYN_REQUEST_PLANE=plane, DYN_HTTP_RPC_PORT=0)
+    until("the other decode worker", lambda: stack.workers("decode") == 2 and ids_of(other))
+    prompt = stack.chat(words(100, 0), max_tokens=1).usage["prompt_tokens"]
+    streams = [stack.stream(words(100, i), max_tokens=200, ignore_eos=True, stream_options={"include_usage": True},
+                            nvext={"annotations": ["query_instance_id"]}) for i in range(4)]
+    heads = [next(stream.events) for stream in streams]
+    killed = json.loads(heads[0][1])["nvext"]["worker_id"]["decode_worker_id"]
+    next(process for process in (stack.decode, other) if killed in ids_of(process)).kill()
+    moved, prompts = 0, []
+    for head, stream in zip(heads, streams):
+        events = [head, *stream.events]
+        assert not any(event for event, _ in events) and events[-1][1] == "[DONE]", events
+        chunks = [json.loads(data) for _, data in events[:-1]]
+        assert chunks[-1]["usage"]["completion_tokens"] == 200
+        prompts.append(chunks[-1]["usage"]["prompt_tokens"])
+        assert [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c.get("finish_reason")] == ["length"]
+        decoders = {chunk["nvext"]["worker_id"]["decode_worker_id"] for chunk in chunks
+                    if (chunk.get("nvext") or {}).get("worker_id")}
+        moved += len(decoders - {killed}) and killed in decoders
+    assert moved >= 1 and prompts[0] == prompt
+    assert stack.metric("dynamo_frontend_model_migration_total", model=MODEL, migration_type="ongoing_request") == moved
+    assert paths(stack) == {"bootstrap" if bootstrap else "synchronous": 1 + len(streams) + moved}
 
 
 @pytest.mark.parametrize("bootstrap", [True, False], ids=["bootstrap", "synchronous"])
