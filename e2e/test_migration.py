@@ -133,6 +133,26 @@ def test_text_and_usage_are_those_of_an_unbroken_answer(stack, tellers, stream, 
         assert body["stop_conditions"]["max_tokens"] == N - len(said)
 
 
+def test_how_long_it_took_is_told(stack, tellers):
+    """By the reference's name, once per loss, however many workers failed on the way; what came of it too."""
+    name = "dynamo_frontend_model_migration_duration_seconds_count"
+    fakes = tellers("--migration-limit", "1")
+    prompt = ask(stack).usage["prompt_tokens"]
+    for fake in fakes:
+        fake.break_at = [prompt + 5]
+    fakes[1].break_at = fakes[0].break_at
+    check_whole(ask(stack))
+    told = lambda outcome: stack.metric(name, model=MODEL, migration_type="ongoing_request", outcome=outcome)
+    assert told("success") == 1 and told("failure") is None
+    fakes[0].break_at, fakes[0].after_break = [prompt + 5], fake_worker.ACK_ERROR
+    fakes[1].break_at, fakes[1].after_break = [prompt + 5], fake_worker.ACK_ERROR
+    assert [event for event, _ in ask(stack).events if event] == ["error"]
+    assert told("success") == 1 and told("failure") == 1
+    assert stack.metric("dynamo_frontend_requests_total", error_type="internal") == 1
+    assert stack.metric("dynamo_frontend_requests_started_total", model=MODEL, request_type="stream") == 3
+    assert stack.metric("dynamo_frontend_active_requests") == 0
+
+
 def test_the_last_word_only_was_missing(stack, tellers):
     """Lost between its last token and its farewell: nothing is left to ask for."""
     fakes = tellers("--migration-limit", 1)

@@ -44,6 +44,7 @@ static void request_free(struct request *rq)
     rq->booking = booking_end(rq->booking, clock_now_ns(), false);
     leave_queue(rq);
     metric_add(rq->inflight, -1);
+    metric_add(rq->active, -1);
     rq->s->n_requests--;
     request_output_done(rq);
     route_decision_done(&rq->decision);
@@ -65,14 +66,32 @@ static void request_free(struct request *rq)
     free(rq);
 }
 
-static void count_outcome(struct request *rq, const char *status)
+/* 1.6.1's word for a status. */
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 404:
+        return "not_found";
+    case 429:
+    case 529:
+        return "overload";
+    case 501:
+        return "not_implemented";
+    case 503:
+        return "unavailable";
+    default:
+        return status < 500 ? "validation" : "internal";
+    }
+}
+
+/* @error "" = none. */
+static void count_outcome(struct request *rq, const char *error)
 {
     struct serving_metrics *mt = &rq->s->metrics;
     const char *model = rq->m->label;
 
-    metric_add(metric_with(mt->requests, model,
-                           rq->in.api == API_CHAT ? "chat_completions" : "completions",
-                           rq->in.stream ? "stream" : "unary", status),
+    metric_add(metric_with(mt->requests, model, request_endpoint(rq), request_type(rq),
+                           *error ? "error" : "success", error),
                1);
     metric_observe(metric_with(mt->duration, model),
                    (double)(clock_now_ns() - rq->t_start_ns) / 1e9);
@@ -83,7 +102,8 @@ static void count_outcome(struct request *rq, const char *status)
 void request_abandon(struct request *rq, enum decision_end how)
 {
     request_note_end(rq, how);
-    count_outcome(rq, "error");
+    request_note_loss_over(rq, "cancelled");
+    count_outcome(rq, "cancelled");
     rq->gone = true;
     if (!rq->in_pool)
         request_free(rq);
@@ -111,7 +131,8 @@ void request_fail(struct request *rq, int status, const char *format, ...)
     } else {
         api_error_respond(rq->x, &e);
     }
-    count_outcome(rq, "error");
+    request_note_loss_over(rq, "failure");
+    count_outcome(rq, error_type(status));
     request_note_end(rq, DECISION_FAILED);
     request_free(rq);
 }
@@ -135,7 +156,7 @@ void request_finish(struct request *rq)
 {
     rq->booking = booking_end(rq->booking, clock_now_ns(), true);
     tell_cached(rq);
-    count_outcome(rq, "success");
+    count_outcome(rq, "");
     request_note_end(rq, DECISION_FINISHED);
     request_free(rq);
 }
@@ -629,6 +650,7 @@ void request_retry(struct request *rq, const char *reason)
 {
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
 
+    request_note_loss(rq, rq->n_output == 0);
     request_unroute(rq, DECISION_RETRIED);
     /* What was prefilled may have gone to the worker that failed: once more, from the cache. */
     rq->prefill = prefill_free(rq->prefill);

@@ -41,6 +41,26 @@ void request_remember(struct request *rq, const uint32_t *ids, size_t n)
     rq->said.len += n;
 }
 
+void request_note_loss(struct request *rq, bool early)
+{
+    if (rq->t_lost_ns)
+        return; /* the next one failed too */
+    rq->t_lost_ns = clock_now_ns();
+    rq->lost_early = early;
+}
+
+void request_note_loss_over(struct request *rq, const char *outcome)
+{
+    uint64_t since = rq->t_lost_ns;
+
+    rq->t_lost_ns = 0;
+    if (!since)
+        return;
+    metric_observe(metric_with(rq->s->metrics.migration_seconds, rq->m->name,
+                               rq->lost_early ? "new_request" : "ongoing_request", outcome),
+                   (double)(clock_now_ns() - since) / 1e9);
+}
+
 bool request_can_migrate(const struct request *rq)
 {
     return is_movable(rq) && rq->n_migrations < limit_of(rq) && rq->said.len > 0;
@@ -68,6 +88,7 @@ void request_migrate(struct request *rq, const char *reason)
 {
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
 
+    request_note_loss(rq, false);
     request_flush(rq);
     request_unroute(rq, DECISION_RETRIED);
     rq->prefill = prefill_free(rq->prefill);

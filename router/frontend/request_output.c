@@ -192,8 +192,15 @@ static void note_tokens(struct request *rq, size_t n)
 
     if (n == 0)
         return;
+    request_note_loss_over(rq, "success");
     if (rq->n_output == 0) {
         note_first_token(rq, now_ns);
+    } else if (request_new_output(rq) == 0) { /* another worker went on: that is no gap */
+        if (rq->booking)
+            booking_first_token(rq->booking, now_ns);
+        tell_computed(rq);
+        if (rq->prefill)
+            prefill_delivered(rq->prefill);
     } else {
         struct metric *itl = metric_with(rq->s->metrics.itl, rq->m->label);
         double each = (double)(now_ns - rq->t_last_ns) / 1e9 / (double)n;

@@ -128,8 +128,12 @@ struct request *request_new(const struct request_parts *p)
                            .is_queued = true,
                            .cached_tokens = DECISION_UNKNOWN};
     rq->inflight = metric_with(p->s->metrics.inflight, p->m->label);
+    rq->active = metric_with(p->s->metrics.active, p->m->label);
     rq->queued = metric_with(p->s->metrics.queued, p->m->label);
+    metric_add(
+        metric_with(p->s->metrics.started, p->m->label, request_endpoint(rq), request_type(rq)), 1);
     metric_add(rq->inflight, 1);
+    metric_add(rq->active, 1);
     metric_add(rq->queued, 1);
     p->s->n_requests++;
     if (p->id)

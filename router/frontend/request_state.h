@@ -88,8 +88,10 @@ struct request {
     struct token_ids said; /* by the worker that answers; empty when it could not move */
     uint64_t n_replayed;   /* tokens of the answer that have become part of the prompt */
     uint64_t n_migrations;
-    bool immovable; /* it got too long for that */
-    bool moved;     /* chunks do not name the new worker yet */
+    bool immovable;     /* it got too long for that */
+    bool moved;         /* chunks do not name the new worker yet */
+    uint64_t t_lost_ns; /* when its worker failed and none went on yet; 0 = not now */
+    bool lost_early;    /* then: before its first token */
 
     /* answer */
     struct plane_stream *stream;
@@ -111,7 +113,7 @@ struct request {
     uint64_t cached_tokens; /* that the engine reported, DECISION_UNKNOWN */
 
     uint64_t t_start_ns, t_first_ns, t_last_ns;
-    struct metric *inflight, *queued;
+    struct metric *inflight, *active, *queued;
     bool is_queued;
 };
 
@@ -140,6 +142,15 @@ void request_pin(const struct request *rq, struct route_request *q);
 enum step_result request_route_failed(struct request *rq, int result);
 /* Hashes rq->prompt for all who want that. */
 void request_hash_prompt(struct request *rq);
+/* Labels. */
+static inline const char *request_endpoint(const struct request *rq)
+{
+    return rq->in.api == API_CHAT ? "chat_completions" : "completions";
+}
+static inline const char *request_type(const struct request *rq)
+{
+    return rq->in.stream ? "stream" : "unary";
+}
 /* Tokens of the answer that the worker at hand has said. */
 static inline uint64_t request_new_output(const struct request *rq)
 {
@@ -154,6 +165,9 @@ void request_resume(struct request *rq);
 /* Keeps what is to be replayed if the worker is lost. */
 void request_remember(struct request *rq, const uint32_t *ids, size_t n);
 bool request_can_migrate(const struct request *rq);
+/* For the metric of how long that takes: a worker failed; @outcome came of it, if one had. */
+void request_note_loss(struct request *rq, bool early);
+void request_note_loss_over(struct request *rq, const char *outcome);
 /* Goes on at another worker. The stream has ended, or is cut now. */
 void request_migrate(struct request *rq, const char *reason);
 /* request_tell.c: the step of that name. */

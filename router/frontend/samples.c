@@ -79,6 +79,9 @@ static const struct {
                                "Messages of the event plane: received, bad, twice (came by several "
                                "brokers)",
                                {"outcome"}},
+    [SAMPLE_PLANE_INFLIGHT] = {"dynamo_request_plane_inflight_requests",
+                               "Requests at workers, the reference's name for it",
+                               {NULL}},
     [SAMPLE_PLANE_STREAMS] = {"commutator_plane_streams", "Response streams open", {NULL}},
     [SAMPLE_PLANE_CONNECTIONS] = {"commutator_plane_connections", "Connections to workers", {NULL}},
     [SAMPLE_DISCOVERY_UP] = {"commutator_discovery_up", "Whether discovery works", {NULL}},
@@ -242,6 +245,7 @@ static void sample_links(struct samples *s, const struct admin *a)
     }
     sample_bus(s, kv_events_bus(a->events));
     SET(s, SAMPLE_PLANE_STREAMS, p.streams, NULL);
+    SET(s, SAMPLE_PLANE_INFLIGHT, p.streams, NULL);
     SET(s, SAMPLE_PLANE_CONNECTIONS, p.connections, NULL);
     sample_discovery(s, instances_stats(a->instances), instances_store_up(a->instances));
     SET(s, SAMPLE_REFUSED_CARDS, instances_stats(a->instances).refused_cards, NULL);

@@ -31,6 +31,21 @@ static struct metric_family *histogram(struct serving_metrics *m, const char *pr
     return metric_family(m->registry, &d);
 }
 
+/* Bounds as 1.6.1 has them. */
+static struct metric_family *migration_seconds(struct serving_metrics *m, const char *prefix)
+{
+    static const double bounds[] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60};
+    AUTO(mem_free) char *full = xasprintf("%smodel_migration_duration_seconds", prefix);
+    const struct metric_desc d = {full,
+                                  "From the loss of a worker until another one goes on, or none",
+                                  METRIC_HISTOGRAM,
+                                  {"model", "migration_type", "outcome"},
+                                  bounds,
+                                  ARRAY_LEN(bounds)};
+
+    return metric_family(m->registry, &d);
+}
+
 static const struct {
     const char *name, *help;
 } CARD_GAUGES[] = {
@@ -88,9 +103,14 @@ void serving_metrics_init(struct serving_metrics *m, const char *prefix)
     AUTO(mem_free) char *p = xasprintf("%s_", prefix);
 
     m->registry = metric_registry_new();
-    m->requests =
-        family(m, p, "requests_total", "Total number of LLM requests processed", METRIC_COUNTER,
-               (const char *const[]){"model", "endpoint", "request_type", "status", NULL});
+    m->requests = family(
+        m, p, "requests_total", "Total number of LLM requests processed", METRIC_COUNTER,
+        (const char *const[]){"model", "endpoint", "request_type", "status", "error_type", NULL});
+    m->started = family(m, p, "requests_started_total", "Requests accepted", METRIC_COUNTER,
+                        (const char *const[]){"model", "endpoint", "request_type", NULL});
+    m->active = family(m, p, "active_requests",
+                       "Requests under way, from their head to the end of their answer",
+                       METRIC_GAUGE, by_model);
     m->inflight =
         family(m, p, "inflight_requests", "Number of inflight requests", METRIC_GAUGE, by_model);
     m->queued = family(m, p, "queued_requests", "Requests that have no first token yet",
@@ -121,6 +141,7 @@ void serving_metrics_init(struct serving_metrics *m, const char *prefix)
                           "Prompt tokens that had to be computed", METRIC_COUNTER, by_model);
     m->migrations = family(m, p, "model_migration_total", "Requests handed to another worker",
                            METRIC_COUNTER, (const char *const[]){"model", "migration_type", NULL});
+    m->migration_seconds = migration_seconds(m, p);
     m->migrations_too_long = family(m, p, "model_migration_max_seq_len_exceeded_total",
                                     "Requests that grew too long to be handed to another worker",
                                     METRIC_COUNTER, by_model);

@@ -23,6 +23,7 @@
 struct serving_metrics {
     struct metric_registry *registry;
     struct metric_family *requests, *inflight, *queued, *duration, *input_tokens, *output_tokens;
+    struct metric_family *started, *active; /* 1.6.1's beside the first two */
     struct metric_family *cached_tokens, *output_total, *ttft, *itl;
     struct metric *disconnected;
     struct metric *reuse_hits, *reuse_misses; /* prompts that began like a recent one, or did not */
@@ -32,6 +33,7 @@ struct serving_metrics {
     struct metric_family *decisions;  /* {model,mode} */
     struct metric_family *retries;    /* {model,reason} */
     struct metric_family *migrations; /* {model,migration_type}: the reference's name for them */
+    struct metric_family *migration_seconds;   /* {model,migration_type,outcome}: likewise */
     struct metric_family *migrations_too_long; /* {model}: likewise */
     struct metric_family *prefills;            /* {model,path,reason} */
     struct metric_family *prefill_seconds;
