@@ -33,6 +33,7 @@ struct instances {
     size_t n_lost;    /* entries that are kept */
     bool kept_told, stranger_told;
     struct timer *keep; /* until the next of them is given up */
+    struct timer *down; /* until all are, as the store stays away */
     char *why;          /* it is down */
     struct instances_stats stats;
     pthread_mutex_t lock; /* of `table`, which other threads take references from */
@@ -83,6 +84,22 @@ static char *address_of(const struct record *rec)
     return str_dup(buf_str(&text));
 }
 
+/* Where 1.x tells that a rank's missed events may be asked for. Others' metadata say nothing to us. */
+static void source_fill(struct entry *en, const struct record *rec)
+{
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct source_metadata md;
+    struct err e;
+
+    if (source_metadata_parse(rec->metadata_json, &scratch, &md, &e) < 0 || !md.has_recovery)
+        return;
+    free(en->address);
+    en->id = md.worker_id;
+    en->dp_rank = md.dp_rank;
+    en->transport = md.recovery.transport;
+    en->address = address_of(&md.recovery);
+}
+
 static void entry_fill(struct entry *en, const struct record *rec, struct model_card *take_card)
 {
     entry_clear(en);
@@ -97,6 +114,8 @@ static void entry_fill(struct entry *en, const struct record *rec, struct model_
     en->topic = str_dup(rec->topic);
     en->address = address_of(rec);
     en->card = take_card;
+    if (rec->kind == RECORD_EVENT_SOURCE)
+        source_fill(en, rec);
 }
 
 static struct entry *entry_need(struct instances *ix, struct str key)
@@ -254,6 +273,29 @@ static void on_synced(void *arg)
     mark_dirty(ix);
 }
 
+/* The store has been away for too long: nobody is served, and all is as it was when it is back. */
+static void on_down(void *arg)
+{
+    struct instances *ix = arg;
+
+    ix->stats.given_up = true;
+    log_warn(&LG, "discovery is down for too long, giving its workers up",
+             LOG_U64("workers", ix->stats.workers), LOG_U64("after_ms", ix->conf.keep_down_ms));
+    mark_dirty(ix);
+}
+
+static void down_watch(struct instances *ix, bool up)
+{
+    if (!up && ix->up && ix->conf.keep_down_ms)
+        timer_start(ix->down, ix->conf.keep_down_ms);
+    if (!up)
+        return;
+    timer_stop(ix->down);
+    if (ix->stats.given_up)
+        mark_dirty(ix);
+    ix->stats.given_up = false;
+}
+
 static void on_state(void *arg, bool up, const char *why)
 {
     struct instances *ix = arg;
@@ -270,6 +312,7 @@ static void on_state(void *arg, bool up, const char *why)
     } else if (!ix->up && up) {
         ix->up_ms = loop_now_ms(ix->loop);
     }
+    down_watch(ix, up);
     ix->up = up;
     keep_check(ix);
 }
@@ -356,8 +399,8 @@ void instances_notes(const struct instances *ix, void (*note)(void *arg, const c
     if (!ix->up) {
         AUTO(mem_free)
         char *text = xasprintf(
-            "discovery: the store is not reachable; serving the workers that were known %llu s "
-            "ago (%s)",
+            "discovery: the store is not reachable; %s the workers that were known %llu s ago (%s)",
+            st.given_up ? "no longer serving" : "serving",
             (unsigned long long)(st.view_age_ms / 1000), ix->why);
 
         note(arg, text);
@@ -387,11 +430,14 @@ static void rebuild(void *arg)
     struct instances *ix = arg;
     AUTO(model_table_unref) struct model_table *old = NULL;
     AUTO(model_table_unref) struct model_table *now = NULL;
+    struct strmap *none;
 
     if (ix->freed)
         return;
     ix->dirty = false;
-    now = model_table_build(ix->entries, ix->table->version + 1);
+    none = strmap_new();
+    now = model_table_build(ix->stats.given_up ? none : ix->entries, ix->table->version + 1);
+    (void)strmap_free(none);
     refusals_log(ix);
     stats_count(ix, now);
     kept_tell(ix);
@@ -435,6 +481,7 @@ int instances_new(struct instances **ret, struct loop *l, struct store *store,
         ix->ns_filter = xstrdup(filter);
     ix->conf.ns_filter = ix->conf.ns_prefix = NULL;
     ix->keep = timer_new(l, keep_check, ix);
+    ix->down = timer_new(l, on_down, ix);
     ix->entries = strmap_new();
     ix->table = model_table_build(ix->entries, 0);
     (void)pthread_mutex_init(&ix->lock, NULL);
@@ -463,6 +510,7 @@ struct instances *instances_free(struct instances *ix)
         return NULL;
     ix->freed = true;
     ix->keep = timer_free(ix->keep);
+    ix->down = timer_free(ix->down);
     store_unwatch(ix->store);
     /* Behind a rebuild that may be due this turn. */
     loop_defer(ix->loop, instances_drop, ix);

@@ -35,9 +35,11 @@
 struct stock_engine;
 
 struct worker {
-    uint64_t id;             /* instance id */
-    char *address;           /* on its request plane: text of plane_address.h */
-    char *queries;           /* addresses of its recovery endpoints, comma separated; may be "" */
+    uint64_t id;   /* instance id */
+    char *address; /* on its request plane: text of plane_address.h */
+    /* Addresses of its recovery endpoints, comma separated; may be "". Behind one whose rank is known
+     * stand '#' and the rank. */
+    char *queries;
     struct model_card *card; /* the worker's own card, else the model's */
     bool has_own_card;       /* what tells workers apart (bootstrap_host) is this worker's */
     bool kept;               /* the store lost it; no change to tell */
@@ -105,6 +107,7 @@ struct instances_conf {
     const char *ns_filter;
     const char *ns_prefix; /* wins over ns_filter; NULL or "" = not set */
     uint64_t keep_ms;      /* what the store lost is kept for so long; 0 = not at all */
+    uint64_t keep_down_ms; /* all of it, while the store is not reachable; 0 = for ever */
     void (*event)(void *arg, const struct instances_event *ev); /* may be NULL */
     /* After the events of one turn; the new table is in force. May be NULL. */
     void (*changed)(void *arg, const struct model_table *t);
@@ -114,6 +117,7 @@ struct instances_conf {
 struct instances_stats {
     size_t records, models, workers;
     size_t kept;          /* workers that are served although the store does not tell them now */
+    bool given_up;        /* keep_down_ms passed: nobody is served until the store is back */
     uint64_t view_age_ms; /* since the store was last up; 0 = it is */
     uint64_t bad_records, refused_cards, unknown_records;
     uint64_t restored, dropped; /* records that were kept: told again, given up */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <string.h>
 
 #include "lib/base/map64.h"
@@ -234,26 +235,33 @@ static void workers_unique(struct served_model *m)
     m->n_workers = n;
 }
 
+static bool tells_what_is_held(const struct entry *en, const struct served_model *m)
+{
+    return is_reachable(en) && strcmp(en->component, m->component) == 0 &&
+           strcmp(en->ns, m->ns) == 0 &&
+           (en->kind == RECORD_EVENT_SOURCE ||
+            str_starts(str_from(en->endpoint), STR("worker_kv_")));
+}
+
 /*
  * Where workers tell what they hold: an endpoint per worker in 0.9, per rank in 1.0, per publisher
- * later on (router.md §2.6, wire.md §15.7).
+ * later on, whose sources of events name the rank (router.md §2.6, wire.md §15.7).
  */
-static void queries_collect(struct served_model *m, const struct picks *endpoints)
+static void queries_collect(struct served_model *m, const struct picks *records)
 {
-    for (size_t i = 0; i < endpoints->n; i++) {
-        const struct entry *en = endpoints->at[i];
-        const struct worker *found;
+    for (size_t i = 0; i < records->n; i++) {
+        const struct entry *en = records->at[i];
+        const struct worker *found =
+            tells_what_is_held(en, m) ? served_model_worker(m, en->id) : NULL;
+        AUTO(mem_free) char *rank = NULL;
         struct worker *w;
         char *longer;
 
-        if (!is_reachable(en) || !str_starts(str_from(en->endpoint), STR("worker_kv_")) ||
-            strcmp(en->component, m->component) != 0 || strcmp(en->ns, m->ns) != 0)
-            continue;
-        found = served_model_worker(m, en->id);
         if (!found)
             continue;
+        rank = en->kind == RECORD_EVENT_SOURCE ? xasprintf("#%" PRIu32, en->dp_rank) : xstrdup("");
         w = &m->workers[found - m->workers];
-        longer = xasprintf("%s%s%s", w->queries, w->queries[0] ? "," : "", en->address);
+        longer = xasprintf("%s%s%s%s", w->queries, w->queries[0] ? "," : "", en->address, rank);
         free(w->queries);
         w->queries = longer;
     }
@@ -295,6 +303,7 @@ struct model_table *model_table_build(struct strmap *entries, uint64_t version)
     struct picks cards = pick(entries, RECORD_MODEL);
     struct picks endpoints = pick(entries, RECORD_ENDPOINT);
     struct picks channels = pick(entries, RECORD_EVENT_CHANNEL);
+    struct picks sources = pick(entries, RECORD_EVENT_SOURCE);
 
     ref_init(&t->ref);
     t->version = version;
@@ -303,11 +312,13 @@ struct model_table *model_table_build(struct strmap *entries, uint64_t version)
         workers_collect(&t->models[i], &cards, &endpoints);
         workers_unique(&t->models[i]);
         queries_collect(&t->models[i], &endpoints);
+        queries_collect(&t->models[i], &sources);
     }
     qsort(t->models, t->n_models, sizeof(*t->models), by_name);
     channels_collect(t, &channels);
     free(cards.at);
     free(endpoints.at);
     free(channels.at);
+    free(sources.at);
     return t;
 }

@@ -19,7 +19,8 @@ struct entry {
     uint64_t text;                /* hash of the text that it was read from */
     enum record_kind kind;
     enum transport transport;
-    uint64_t id;
+    uint64_t id; /* of a source: of its worker; its address is where that tells what was missed */
+    uint32_t dp_rank; /* of a source */
     char *ns, *component, *endpoint, *topic, *address;
     struct model_card *card;
 };

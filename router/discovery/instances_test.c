@@ -323,6 +323,40 @@ static void test_query_endpoints(void **state)
     rig_done(&rig);
 }
 
+/* Of 1.x: the record of a rank's events names who tells what of them was missed. */
+static void test_recovery_targets(void **state)
+{
+    AUTO(model_table_unref) struct model_table *t = NULL;
+    AUTO(buf_done) struct buf metadata = BUF_NULL;
+    struct record target = record(RECORD_ENDPOINT, 1, "a"), rec;
+    const struct event_source source = {.ns = "dynamo",
+                                        .component = "backend",
+                                        .endpoint = "generate",
+                                        .worker_id = 1,
+                                        .publisher_id = 0x1f,
+                                        .dp_rank = 3,
+                                        .recovery = &target};
+    struct rig rig;
+    struct err e;
+
+    (void)state;
+    rig_init(&rig, NULL);
+    endpoint_put(&rig, 1, "a");
+    card_put(&rig, 1, "a", "m", 16, "Chat");
+    assert_string_equal(turn(&rig), "+model m;+w m 1;");
+    target.endpoint = STR("worker_kv_query_source_1f");
+    target.address = STR("10.0.0.1:5000/x/worker_kv_query_source_1f");
+    record_of_source(&rec, &metadata, &source);
+    rec.ns = target.ns;
+    rec.component = target.component;
+    EXPECT_OK(store_publish(rig.store, &rec, &e), &e);
+    assert_string_equal(turn(&rig), "~w m 1;");
+    t = instances_table(rig.ix);
+    assert_string_equal(t->models[0].workers[0].queries,
+                        "10.0.0.1:5000/x/worker_kv_query_source_1f#3");
+    rig_done(&rig);
+}
+
 /* Whatever plane a worker is on, its address says how to reach it. */
 static void test_planes(void **state)
 {
@@ -612,6 +646,29 @@ static void test_kept_as_long_as_down(void **state)
     keep_done(&k);
 }
 
+/* Unless one is set for that: then nobody is served until it is back, and nothing is forgotten. */
+static void test_given_up_when_down_for_long(void **state)
+{
+    struct keep_rig k;
+
+    (void)state;
+    keep_init(&k, &(struct instances_conf){.keep_ms = 60000, .keep_down_ms = 20});
+    k.said.w.state(k.said.arg, false, "away");
+    assert_string_equal(turn(&k.rig), "");
+    k.rig.trace[0] = '\0';
+    while (!instances_stats(k.rig.ix).given_up || instances_stats(k.rig.ix).workers)
+        loop_run_once(k.rig.loop, 5);
+    assert_non_null(strstr(k.rig.trace, "-w m 1;"));
+    assert_non_null(strstr(notes(&k), "no longer serving"));
+    k.said.w.state(k.said.arg, true, "back");
+    assert_string_equal(turn(&k.rig), "+model m;+w m 1;+w m 2;");
+    assert_false(instances_stats(k.rig.ix).given_up);
+    /* The next outage begins anew. */
+    k.said.w.state(k.said.arg, false, "away");
+    assert_string_equal(turn(&k.rig), "");
+    keep_done(&k);
+}
+
 static void test_doubt(void **state)
 {
     struct keep_rig k;
@@ -687,8 +744,8 @@ int main(void)
 {
     return TEST_RUN(T(test_life_of_a_model), T(test_refused_card), T(test_changed_card),
                     T(test_adapter), T(test_prefill_and_namespaces), T(test_bad_records),
-                    T(test_query_endpoints), T(test_planes), T(test_channels),
-                    T(test_other_threads), T(test_kept_while_down_and_after),
-                    T(test_kept_as_long_as_down), T(test_doubt), T(test_wrong_namespace_is_said),
-                    T(test_sets_of_a_model));
+                    T(test_query_endpoints), T(test_recovery_targets), T(test_planes),
+                    T(test_channels), T(test_other_threads), T(test_kept_while_down_and_after),
+                    T(test_kept_as_long_as_down), T(test_given_up_when_down_for_long),
+                    T(test_doubt), T(test_wrong_namespace_is_said), T(test_sets_of_a_model));
 }

@@ -229,6 +229,69 @@ int record_parse(struct str json, struct buf *scratch, struct record *ret, struc
     return 0;
 }
 
+/* {"worker_id":n,"dp_rank":n}; whether it names a worker. */
+static bool source_worker_read(struct json_pull *p, struct source_metadata *md)
+{
+    struct str key;
+    uint64_t rank = 0;
+    bool named = false;
+
+    if (!json_pull_object(p))
+        return false;
+    while (json_pull_key(p, &key)) {
+        if (str_is(key, "worker_id"))
+            named = json_pull_u64(p, &md->worker_id);
+        else if (str_is(key, "dp_rank"))
+            (void)json_pull_u64(p, &rank);
+        else
+            skip_pull(p);
+    }
+    md->dp_rank = (uint32_t)MIN(rank, (uint64_t)UINT32_MAX);
+    return named;
+}
+
+static void recovery_read(struct reading *rd)
+{
+    struct str key;
+
+    if (json_pull_null(&rd->p) || !json_pull_object(&rd->p))
+        return;
+    rd->rec.kind = RECORD_ENDPOINT;
+    while (json_pull_key(&rd->p, &key))
+        member_read(rd, key);
+}
+
+int source_metadata_parse(struct str metadata, struct buf *scratch, struct source_metadata *ret,
+                          struct err *e)
+{
+    struct reading rd = {.scratch = scratch};
+    struct source_metadata md = {.worker_id = 0};
+    bool named = false;
+    struct str key;
+    int r;
+
+    (void)buf_reserve(scratch, metadata.len); /* views into it must not move */
+    json_pull_init(&rd.p, metadata);
+    if (json_pull_object(&rd.p))
+        while (json_pull_key(&rd.p, &key)) {
+            if (str_is(key, "worker"))
+                named = source_worker_read(&rd.p, &md);
+            else if (str_is(key, "recovery_target"))
+                recovery_read(&rd);
+            else
+                skip_pull(&rd.p);
+        }
+    r = json_pull_end(&rd.p, e);
+    if (r < 0)
+        return err_wrap(e, r, "event source");
+    if (!named)
+        return err_set(e, -EINVAL, "event source: missing field `worker.worker_id`");
+    md.has_recovery = rd.rec.endpoint.len && rd.rec.address.len;
+    md.recovery = rd.rec;
+    *ret = md;
+    return 0;
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 static void member_put(struct json_put *j, const char *key, struct str value)

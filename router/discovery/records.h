@@ -73,6 +73,16 @@ struct event_source {
     uint32_t dp_rank;
     const struct record *recovery; /* Endpoint that tells what was missed; NULL = nobody does */
 };
+/* What such a record's metadata tell. */
+struct source_metadata {
+    uint64_t worker_id;
+    uint32_t dp_rank;
+    bool has_recovery;
+    struct record recovery; /* its Endpoint */
+};
+/* Views into @metadata and @scratch. -EINVAL when no worker is named. */
+MUST_CHECK int source_metadata_parse(struct str metadata, struct buf *scratch,
+                                     struct source_metadata *ret, struct err *e);
 /* Its record; strings are views into @src and @metadata. */
 void record_of_source(struct record *ret, struct buf *metadata, const struct event_source *src);
 /* Names a pod's instance: SipHash-1-3 of the name, 53 bits (wire.md §2.6). */

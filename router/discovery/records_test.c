@@ -258,7 +258,7 @@ static void test_source(void **state)
         "\"dynamo\",\"component\":\"backend\",\"name\":\"generate\"}},\"topic\":\"kv-events\","
         "\"publisher_id\":8968802300043090,\"metadata\":{\"kv_state_endpoint\":{\"namespace\":"
         "\"dynamo\",\"component\":\"backend\",\"name\":\"generate\"},\"worker\":{\"worker_id\":"
-        "12988049932146391635,\"dp_rank\":0},\"publisher_id\":8968802300043090,"
+        "12988049932146391635,\"dp_rank\":2},\"publisher_id\":8968802300043090,"
         "\"recovery_target\":{\"component\":\"backend\",\"endpoint\":"
         "\"worker_kv_query_source_1fdd1403279f52\",\"namespace\":\"dynamo\",\"instance_id\":"
         "12988049932146391635,\"transport\":{\"tcp\":\"127.0.0.1:44223/b43ed299829f3a53/dynamo/"
@@ -278,15 +278,24 @@ static void test_source(void **state)
                                   .endpoint = "generate",
                                   .worker_id = UINT64_C(12988049932146391635),
                                   .publisher_id = UINT64_C(8968802300043090),
+                                  .dp_rank = 2,
                                   .recovery = &recovery};
     AUTO(buf_done) struct buf metadata = BUF_NULL;
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
     AUTO(buf_done) struct buf out = BUF_NULL;
+    struct source_metadata md;
     struct record rec;
+    struct err e;
 
     (void)state;
     record_of_source(&rec, &metadata, &source);
     record_put(&out, &rec, false);
     assert_string_equal(buf_cstr(&out), WANT);
+    EXPECT_OK(source_metadata_parse(rec.metadata_json, &scratch, &md, &e), &e);
+    assert_true(md.worker_id == source.worker_id && md.dp_rank == 2 && md.has_recovery);
+    assert_true(md.recovery.instance_id == recovery.instance_id &&
+                md.recovery.transport == TRANSPORT_TCP);
+    assert_true(str_eq(md.recovery.address, recovery.address));
     buf_clear(&out);
     record_key_put(&out, &rec);
     assert_string_equal(buf_cstr(&out), "namespace/dynamo/component/backend/endpoint/generate/"
@@ -295,6 +304,11 @@ static void test_source(void **state)
     buf_clear(&metadata);
     record_of_source(&rec, &metadata, &source);
     assert_true(str_ends(rec.metadata_json, STR(LIVE_ONLY)));
+    EXPECT_OK(source_metadata_parse(rec.metadata_json, &scratch, &md, &e), &e);
+    assert_false(md.has_recovery);
+    assert_int_equal(source_metadata_parse(STR("{\"worker\":{\"dp_rank\":1}}"), &scratch, &md, &e),
+                     -EINVAL);
+    assert_int_equal(source_metadata_parse(STR("null"), &scratch, &md, &e), -EINVAL);
 }
 
 static void test_names(void **state)

@@ -168,19 +168,35 @@ static bool is_source(struct str address)
 
     while (str_cut(&last, '/', &skipped))
         ;
-    return str_starts(skipped, STR("worker_kv_query_source_"));
+    return str_starts(skipped, STR("worker_kv_query_source_")) && !str_cut(&skipped, '#', &last);
 }
 
 static const struct plane_handlers HANDLERS = {
     .item = on_item, .finished = on_finished, .failed = on_failed};
 
+/* What the rank's own source of events names; empty when it names none. */
+static struct str told_for_rank(const struct peer *p, uint32_t dp_rank)
+{
+    struct str rest = str_from(p->queries), one, address;
+    AUTO(mem_free) char *rank = xasprintf("%" PRIu32, dp_rank);
+
+    for (bool more = rest.len > 0; more;) {
+        more = str_cut(&rest, ',', &one);
+        if (str_cut(&one, '#', &address) && str_is(one, rank))
+            return address;
+    }
+    return STR_NULL;
+}
+
 /* Endpoint that answers for the rank, of those that discovery told; empty when there is none. */
 static struct str told_address(const struct peer *p, uint32_t dp_rank)
 {
-    struct str rest = str_from(p->queries), one, source = STR_NULL;
+    struct str rest = str_from(p->queries), one, source = told_for_rank(p, dp_rank);
     AUTO(mem_free) char *of_rank = xasprintf("/worker_kv_indexer_query_dp%" PRIu32, dp_rank);
     size_t n = 0, at = 0;
 
+    if (source.len)
+        return source;
     for (bool more = rest.len > 0; more;) {
         more = str_cut(&rest, ',', &one);
         if (str_ends(one, str_from(of_rank)) || str_ends(one, STR("/worker_kv_indexer_query")))

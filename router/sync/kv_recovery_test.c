@@ -212,6 +212,27 @@ static void a_later_worker_has_sources_that_discovery_tells(void **state)
     assert_true(counted(b, "position", "failed") == 1);
 }
 
+/* The sources' records say whose they are: the right one is asked at once. */
+static void a_source_that_names_its_rank_is_asked_first(void **state)
+{
+    struct bench *b = *state;
+    const char *at = plane_server_address(b->server);
+    AUTO(mem_free)
+    char *queries =
+        xasprintf("%s/a1/n/c/worker_kv_query_source_1f,%s/a1/n/c/worker_kv_query_source_2f,"
+                  "%s/a1/n/c/worker_kv_query_source_1f#1,"
+                  "%s/a1/n/c/worker_kv_query_source_2f#0",
+                  at, at, at, at);
+
+    plane_server_register(b->server, AT("n/c/worker_kv_query_source_2f"), serve, b);
+    b->answers[0] = "{\"TreeDump\":{\"events\":[" STORED(3, 1) "],\"last_event_id\":3,"
+                                                               "\"reset_scope\":\"all\"}}";
+    put_worker_with(b, queries);
+    UNTIL(b, counted(b, "position", "dump") == 1);
+    assert_int_equal(held(b), 1);
+    assert_true(counted(b, "position", "failed") == 0);
+}
+
 static void failures_are_asked_again(void **state)
 {
     struct bench *b = *state;
@@ -280,7 +301,8 @@ int main(void)
 {
     return TEST_RUN(
         WITH(a_worker_of_0_9_is_recovered), WITH(a_worker_of_1_x_has_an_endpoint_for_each_rank),
-        WITH(a_later_worker_has_sources_that_discovery_tells), WITH(failures_are_asked_again),
+        WITH(a_later_worker_has_sources_that_discovery_tells),
+        WITH(a_source_that_names_its_rank_is_asked_first), WITH(failures_are_asked_again),
         WITH(a_worker_without_indexer_is_left_alone), WITH(a_worker_that_leaves_is_not_waited_for),
         WITH(a_lost_connection_is_followed_by_a_question));
 }
