@@ -554,6 +554,7 @@ static int start_discovery(struct frontend *f, struct err *e)
     struct instances_conf conf = {.ns_filter = c->ns,
                                   .ns_prefix = c->ns_prefix,
                                   .keep_ms = c->discovery_keep_ms,
+                                  .keep_down_ms = c->discovery_keep_down_ms,
                                   .event = on_instances,
                                   .arg = f};
     /* Only ZeroMQ's publishers need a record of this pod. */

@@ -355,7 +355,15 @@ static const struct conf_field FIELDS[] = {
      .initial = "120",
      .help =
          "how long workers stay that the store lost (emptied, leases ended while it stood still) "
-         "once it is back; 0 = not at all. While it is away they stay anyhow"},
+         "once it is back; 0 = not at all. While it is away all stay, see "
+         "discovery-keep-unreachable"},
+    {.flag = "discovery-keep-unreachable",
+     .env = "COMMUTATOR_DISCOVERY_KEEP_UNREACHABLE",
+     .type = CONF_DURATION,
+     .offset = AT(discovery_keep_down_ms),
+     .initial = "0",
+     .help = "how long workers are served while the store is not reachable; 0 = for ever: requests "
+             "find out who is gone"},
     {.env = "COMMUTATOR_DISCOVERY_MISMATCH",
      .type = CONF_DURATION,
      .offset = AT(discovery_mismatch_ms),

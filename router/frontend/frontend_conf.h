@@ -28,7 +28,7 @@ struct frontend_conf {
     int discovery_backend; /* enum discovery_backend_word; wins over store_kv */
     char *file_kv;
     struct etcd_conf etcd;
-    uint64_t discovery_keep_ms, discovery_mismatch_ms;
+    uint64_t discovery_keep_ms, discovery_keep_down_ms, discovery_mismatch_ms;
     int request_plane; /* enum plane_kind; each worker's record says which is its own */
     int event_plane;   /* enum event_plane */
     char *zmq_brokers;

@@ -91,6 +91,10 @@ static const struct {
     [SAMPLE_DISCOVERY_KEPT] = {"commutator_discovery_kept_workers",
                                "Workers served although the store does not tell them now",
                                {NULL}},
+    [SAMPLE_DISCOVERY_GIVEN_UP] =
+        {"commutator_discovery_given_up",
+         "Whether its workers were given up because the store stayed away",
+         {NULL}},
     [SAMPLE_DISCOVERY_AGE] = {"commutator_discovery_view_age_seconds",
                               "Since when the store cannot be asked; 0 = it can",
                               {NULL}},
@@ -223,6 +227,7 @@ static void sample_discovery(struct samples *s, struct instances_stats n, bool u
 {
     SET(s, SAMPLE_DISCOVERY_UP, up, NULL);
     SET(s, SAMPLE_DISCOVERY_KEPT, (double)n.kept, NULL);
+    SET(s, SAMPLE_DISCOVERY_GIVEN_UP, n.given_up, NULL);
     SET(s, SAMPLE_DISCOVERY_AGE, (double)n.view_age_ms / 1000, NULL);
     SET(s, SAMPLE_DISCOVERY_RECORDS, (double)n.records, "known");
     SET(s, SAMPLE_DISCOVERY_RECORDS, (double)n.bad_records, "bad");

@@ -333,6 +333,7 @@ static int start_discovery(struct route_service *s, struct err *e)
 {
     struct instances_conf conf = {.ns_filter = s->o->worker_ns,
                                   .keep_ms = s->o->base.discovery_keep_ms,
+                                  .keep_down_ms = s->o->base.discovery_keep_down_ms,
                                   .event = on_instances,
                                   .arg = s};
     int r = open_store(s, e);
