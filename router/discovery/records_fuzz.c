@@ -35,6 +35,17 @@ static void check_card(struct str json)
         abort();
 }
 
+static void check_source(struct str json)
+{
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct source_metadata md;
+    struct err e;
+
+    if (source_metadata_parse(json, &scratch, &md, &e) == 0 && md.has_recovery &&
+        (!md.recovery.endpoint.len || !md.recovery.address.len))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct store_watcher watcher = {.put = put, .gone = gone};
@@ -47,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct record rec;
 
     check_card(in);
+    check_source(in);
     if (kube_join_metadata(j, "pod", in, NULL) == 0)
         kube_join_report(j, &watcher, NULL, &stats);
     if (record_parse(in, &scratch, &rec, NULL) != 0)
