@@ -19,6 +19,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "router/kv/kv_mem.h"
 
@@ -89,13 +92,22 @@ static inline struct name_bucket *name_table_home(const struct name_table *t, ui
     return t->now.n ? t->now.buckets + name_home(&t->now, check) : NULL;
 }
 
-/* Bits of the first @len words that are @word. */
+/* Bits of the first @len words that are @word; behind NAME_LANES there is one more to read. */
 static inline uint32_t name_lanes(const uint32_t *words, uint32_t len, uint32_t word)
 {
+#ifdef __SSE2__
+    __m128i want = _mm_set1_epi32((int)word);
+    __m128i low = _mm_cmpeq_epi32(_mm_loadu_si128((const __m128i *)(const void *)words), want);
+    __m128i high =
+        _mm_cmpeq_epi32(_mm_loadu_si128((const __m128i *)(const void *)(words + 4)), want);
+    uint32_t lanes = (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(low)) |
+                     (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(high)) << 4;
+#else
     uint32_t lanes = 0;
 
     for (uint32_t i = 0; i < NAME_LANES; i++)
         lanes |= (uint32_t)(words[i] == word) << i;
+#endif
     return lanes & ((1u << len) - 1);
 }
 
@@ -125,7 +137,15 @@ static inline uint32_t name_probe_next(struct name_probe *p)
 
 /*
  * The table outgrows every cache: callers that know their next hashes ask for them some steps ahead.
- * A macro, as gcc 12 takes a function that only prefetches for one without effect and drops the
- * call.
+ * One entry in three spills or looks at what did, hence the second bucket. A macro, as gcc 12 takes
+ * a function that only prefetches for one without effect and drops the call.
  */
-#define NAME_TABLE_PREFETCH(t, mixed) __builtin_prefetch(name_table_home((t), (mixed)), 1)
+#define NAME_TABLE_PREFETCH(t, mixed)                                                              \
+    do {                                                                                           \
+        const struct name_bucket *prefetched = name_table_home((t), (mixed));                      \
+                                                                                                   \
+        if (prefetched) {                                                                          \
+            __builtin_prefetch(prefetched, 1);                                                     \
+            __builtin_prefetch(prefetched + 1, 1);                                                 \
+        }                                                                                          \
+    } while (0)

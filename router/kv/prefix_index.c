@@ -10,7 +10,7 @@
 #include <errno.h>
 
 enum {
-    AHEAD = 16,             /* blocks between asking memory for a table entry and using it */
+    AHEAD = 32,             /* blocks between asking memory for a table entry and using it */
     LOCKED_BLOCKS = 512,    /* that an event takes before it lets other writers in */
     CLEAR_NODES = 64,       /* that clearing takes before it lets other writers in */
     EVICT_CHOICE = 16,      /* leaves of which the coldest goes */
@@ -568,7 +568,8 @@ static size_t remove_some(struct prefix_index *ix, uint32_t slot, const uint64_t
                           size_t n)
 {
     struct touch t = {.ix = ix, .held = held_by(ix, slot), .slot = slot, .clearing = true};
-    size_t n_known = 0;
+    const struct name_table *names = &ix->tree.names;
+    size_t n_known = 0, n_names = names->len, asked = 0;
 
     for (size_t i = 0, some; i < n; i += some) {
         turn_lock_give_way(&ix->lock);
@@ -578,6 +579,12 @@ static size_t remove_some(struct prefix_index *ix, uint32_t slot, const uint64_t
             some = 1;
             n_known += remove_block(&t, external[i]);
         }
+        if (names->len == n_names)
+            continue;
+        /* Nobody else had a block: so it will be with the next ones, which lose their names. */
+        for (asked = MAX(asked, i + some); asked < MIN(n, i + some + AHEAD); asked++)
+            NAME_TABLE_PREFETCH(names, name_mix(external[asked]));
+        n_names = names->len;
     }
     touch_leave(&t);
     entries_add(ix, t.held, -n_known);
