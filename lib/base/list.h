@@ -48,6 +48,17 @@ static inline void list_remove(struct list *link)
     link->next->prev = link->prev;
     link->prev = link->next = NULL;
 }
+/* All of @from to the end of @to. */
+static inline void list_move_all(struct list *to, struct list *from)
+{
+    if (list_empty(from))
+        return;
+    from->next->prev = to->prev;
+    from->prev->next = to;
+    to->prev->next = from->next;
+    to->prev = from->prev;
+    list_init(from);
+}
 #define LIST_ENTRY(link, type, member) CONTAINER_OF(link, type, member)
 /* Safe against removal of the current element. */
 #define LIST_FOREACH(it, head, type, member)                                                       \

@@ -52,6 +52,30 @@ static void the_current_element_may_go_while_walking(void **state)
     assert_int_equal(sum(&head), 24);
 }
 
+static void all_of_one_go_to_the_end_of_another(void **state)
+{
+    struct item items[4];
+    struct list to, from;
+
+    (void)state;
+    list_init(&to);
+    list_init(&from);
+    list_move_all(&to, &from);
+    assert_true(list_empty(&to));
+    for (int i = 0; i < 4; i++) {
+        items[i] = (struct item){.value = i + 1};
+        list_append(i < 2 ? &to : &from, &items[i].link);
+    }
+    list_move_all(&to, &from);
+    assert_true(list_empty(&from));
+    assert_int_equal(sum(&to), 1234);
+    list_remove(&items[1].link);
+    list_remove(&items[3].link);
+    assert_int_equal(sum(&to), 13);
+    list_move_all(&from, &to);
+    assert_int_equal(sum(&from), 13);
+}
+
 static void the_last_reference_is_told(void **state)
 {
     struct ref r;
@@ -66,5 +90,5 @@ static void the_last_reference_is_told(void **state)
 int main(void)
 {
     return TEST_RUN(T(order_and_removal), T(the_current_element_may_go_while_walking),
-                    T(the_last_reference_is_told));
+                    T(all_of_one_go_to_the_end_of_another), T(the_last_reference_is_told));
 }

@@ -16,11 +16,15 @@
  * The library may still be in one of our callbacks when its objects have been destroyed. So its
  * callbacks know the inbox only, which is counted: one reference for the link, one for each
  * connection and subscription (dropped in their last callback), one for a delivery under way.
+ *
+ * Nor does the library (3.4.1; later ones do) keep a subscription alive while its reader hands it a
+ * message: destroyed at that moment, it takes the process along. So a subscription that has ended is
+ * retired first, and destroyed once the reader is known to be past it: the keeper asks the server for a
+ * sign of life, whose answer the reader reads after all that it had begun before.
  */
 #include "lib/net/nats_link.h"
 
 #include <errno.h>
-#include <nats/nats.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -28,20 +32,19 @@
 #include "lib/base/digest.h"
 #include "lib/base/list.h"
 #include "lib/base/ref.h"
+#include "lib/net/nats_lib.h"
 #include "lib/net/nats_outbox.h"
 
 enum {
     QUEUE_DEFAULT = 65536,
     QUEUE_BYTES_MAX = 256 << 20,
     BATCH_MAX = 1024, /* messages delivered before other events of the loop have their turn */
-    CONNECT_MS = 2000,
-    WRITE_MS = 1000,
-    PING_MS = 20000,
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
     FLUSH_MS = 2000,
     HUSKS_MAX = 64, /* delivered messages that wait for being destroyed together */
     HUSK_BYTES_MAX = 1 << 20,
+    PAST_MS = 1000, /* a server that does not answer the keeper holds up what is to leave so long */
 };
 
 struct message {
@@ -76,6 +79,7 @@ struct inbox {
     bool up;      /* as the library sees it; told once the connection is READY */
     enum stage stage;
     natsConnection *offered; /* NULL unless OFFERED */
+    struct list retired;     /* subscriptions that have ended */
     struct nats_outbox outbox;
     int64_t payload_max; /* that the server takes */
     uint64_t received, dropped, reconnects, published, dropped_out;
@@ -120,6 +124,7 @@ static struct inbox *inbox_new(struct loop *l, size_t max)
     in->max = max ? max : QUEUE_DEFAULT;
     list_init(&in->messages);
     list_init(&in->husks);
+    list_init(&in->retired);
     nats_outbox_init(&in->outbox);
     (void)pthread_mutex_init(&in->lock, NULL);
     (void)pthread_cond_init(&in->changed, NULL);
@@ -289,16 +294,17 @@ static void on_closed(natsConnection *connection, void *arg)
     inbox_unref(in);
 }
 
-static int64_t retry_delay(natsConnection *connection, int attempts, void *arg)
+/* The subscription may be gone by now, so that the library's own handler, which names it, is none. */
+static void on_error(natsConnection *connection, natsSubscription *handle, natsStatus error,
+                     void *arg)
 {
-    int64_t wait = RETRY_MIN_MS;
+    struct inbox *in = arg;
 
     (void)connection;
-    (void)arg;
-    for (int i = 0; i < attempts && wait < RETRY_MAX_MS; i++)
-        wait *= 2;
-    wait = MIN(wait, (int64_t)RETRY_MAX_MS);
-    return wait / 2 + (int64_t)(random_u64() % (uint64_t)(wait / 2 + 1));
+    (void)handle;
+    (void)pthread_mutex_lock(&in->lock);
+    in->dropped += error == NATS_SLOW_CONSUMER;
+    (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* --- keeper --------------------------------------------------------------------------------------- */
@@ -402,19 +408,6 @@ static bool send_next(struct inbox *in, natsConnection *connection)
     return true;
 }
 
-/* With the lock held, until the connection is gone or the link closes; what is to leave leaves. */
-static void serve(struct inbox *in, natsConnection *connection)
-{
-    while (!in->lost) {
-        if (send_next(in, connection))
-            continue;
-        if (in->closing)
-            break;
-        (void)pthread_cond_wait(&in->changed, &in->lock);
-    }
-    in->dropped_out += nats_outbox_clear(&in->outbox);
-}
-
 /* With the lock held; until closing, or @lost is set, or the time is over. */
 static void wait_change(struct inbox *in, uint64_t ms)
 {
@@ -423,6 +416,53 @@ static void wait_change(struct inbox *in, uint64_t ms)
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)(ms / 1000);
     (void)pthread_cond_timedwait(&in->changed, &in->lock, &until);
+}
+
+static void free_all(struct list *subscriptions)
+{
+    LIST_FOREACH (s, subscriptions, struct subscription, link) {
+        list_remove(&s->link);
+        natsSubscription_Destroy(s->handle);
+        free(s->subject);
+        free(s);
+    }
+}
+
+/* With the lock held, which is given up meanwhile. False when none is retired. */
+static bool free_retired(struct inbox *in, natsConnection *connection)
+{
+    struct list these;
+    bool past, up = in->up;
+
+    if (list_empty(&in->retired))
+        return false;
+    list_init(&these);
+    list_move_all(&these, &in->retired);
+    (void)pthread_mutex_unlock(&in->lock);
+    past = up && natsConnection_FlushTimeout(connection, PAST_MS) == NATS_OK;
+    if (past)
+        free_all(&these);
+    (void)pthread_mutex_lock(&in->lock);
+    if (past)
+        return true;
+    list_move_all(&in->retired, &these);
+    if (!in->closing && !in->lost && in->outbox.n == 0)
+        wait_change(in, RETRY_MAX_MS);
+    return true;
+}
+
+/* With the lock held, until the connection is gone or the link closes; what is to leave leaves. */
+static void serve(struct inbox *in, natsConnection *connection)
+{
+    while (!in->lost) {
+        if (send_next(in, connection))
+            continue;
+        if (in->closing)
+            break;
+        if (!free_retired(in, connection))
+            (void)pthread_cond_wait(&in->changed, &in->lock);
+    }
+    in->dropped_out += nats_outbox_clear(&in->outbox);
 }
 
 static void *keep(void *arg)
@@ -471,6 +511,7 @@ static natsStatus subscribe_now(struct nats_link *n, struct subscription *s)
     return status;
 }
 
+/* Its connection has ended, so that the library's reader is past them all. */
 static void disconnect(struct nats_link *n)
 {
     LIST_FOREACH (s, &n->subscriptions, struct subscription, link) {
@@ -583,53 +624,24 @@ static void deliver(void *arg)
     inbox_unref(in);
 }
 
-static natsStatus set_credentials(natsOptions *o, const struct nats_link_conf *conf)
-{
-    if (conf->credentials_file)
-        return natsOptions_SetUserCredentialsFromFiles(o, conf->credentials_file, NULL);
-    if (conf->token)
-        return natsOptions_SetToken(o, conf->token);
-    if (conf->user || conf->password)
-        return natsOptions_SetUserInfo(o, conf->user ? conf->user : "",
-                                       conf->password ? conf->password : "");
-    return natsOptions_SetUserInfo(o, "user", "user");
-}
-
 static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf, struct inbox *in)
 {
-    natsStatus s = natsOptions_SetURL(o, conf->servers);
+    natsStatus s = nats_lib_options(o, conf);
 
-    s = s ? s : natsOptions_SetName(o, conf->name ? conf->name : "commutator");
-    s = s ? s : set_credentials(o, conf);
-    s = s ? s : natsOptions_SetTimeout(o, CONNECT_MS);
-    s = s ? s : natsOptions_SetWriteDeadline(o, WRITE_MS);
-    s = s ? s : natsOptions_SetPingInterval(o, PING_MS);
-    s = s ? s : natsOptions_SetMaxReconnect(o, -1);
-    /* One thread for all subscriptions: ours only push. */
-    s = s ? s : natsOptions_UseGlobalMessageDelivery(o, true);
-    /* Nothing is kept for a server that is away (0 would mean the default of 8 MB). */
-    s = s ? s : natsOptions_SetReconnectBufSize(o, 1);
-    s = s ? s : natsOptions_SetCustomReconnectDelay(o, retry_delay, NULL);
     s = s ? s : natsOptions_SetRetryOnFailedConnect(o, true, on_connected, in);
     s = s ? s : natsOptions_SetReconnectedCB(o, on_reconnected, in);
     s = s ? s : natsOptions_SetDisconnectedCB(o, on_disconnected, in);
+    s = s ? s : natsOptions_SetErrorHandler(o, on_error, in);
     return s ? s : natsOptions_SetClosedCB(o, on_closed, in);
-}
-
-/* Its locks would spin before they wait, 2,000 times, for threads that share a core with theirs. */
-static void open_library(void)
-{
-    (void)nats_Open(0);
 }
 
 int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_link_conf *conf,
                     struct err *e)
 {
-    static pthread_once_t opened = PTHREAD_ONCE_INIT;
     struct nats_link *n = xcalloc(1, sizeof(*n));
     natsStatus status;
 
-    (void)pthread_once(&opened, open_library);
+    nats_lib_open();
     n->inbox = inbox_new(l, conf->queue_max);
     n->inbox->link = n;
     n->state = conf->state;
@@ -649,14 +661,6 @@ int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_li
     return 0;
 }
 
-static void subscription_free(struct subscription *s)
-{
-    list_remove(&s->link);
-    natsSubscription_Destroy(s->handle);
-    free(s->subject);
-    free(s);
-}
-
 struct nats_link *nats_link_free(struct nats_link *n)
 {
     bool ready;
@@ -672,16 +676,26 @@ struct nats_link *nats_link_free(struct nats_link *n)
         natsConnection_Close(n->connection);
     if (n->keeper_runs)
         (void)pthread_join(n->keeper, NULL);
-    natsConnection_Close(n->connection);
+    natsConnection_Close(n->connection); /* which waits for the library's reader */
     n->inbox->link = NULL;
-    LIST_FOREACH (s, &n->subscriptions, struct subscription, link)
-        subscription_free(s);
+    free_all(&n->subscriptions);
+    free_all(&n->inbox->retired);
     natsConnection_Destroy(n->connection);
     natsConnection_Destroy(n->inbox->offered);
     natsOptions_Destroy(n->options);
     inbox_unref(n->inbox);
     free(n);
     return NULL;
+}
+
+/* The keeper destroys it. */
+static void retire(struct inbox *in, struct subscription *s)
+{
+    list_remove(&s->link);
+    (void)pthread_mutex_lock(&in->lock);
+    list_append(&in->retired, &s->link);
+    (void)pthread_cond_signal(&in->changed);
+    (void)pthread_mutex_unlock(&in->lock);
 }
 
 int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn fn, void *arg,
@@ -699,7 +713,7 @@ int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn f
         status = subscribe_now(n, s);
     /* On a connection that has ended, it waits for the next. */
     if (status != NATS_OK && status != NATS_CONNECTION_CLOSED) {
-        subscription_free(s);
+        retire(n->inbox, s);
         return err_set(e, -EINVAL, "nats: subscribe '%s': %s", subject, natsStatus_GetText(status));
     }
     *ret_id = s->id;
@@ -714,7 +728,7 @@ void nats_link_unsubscribe(struct nats_link *n, uint64_t id)
         return;
     if (s->handle)
         (void)natsSubscription_Unsubscribe(s->handle);
-    subscription_free(s);
+    retire(n->inbox, s);
 }
 
 /* Once for all that a turn published: each time costs two threads a switch. */
