@@ -183,7 +183,7 @@ def api(tools):
 class Operator:
     def __init__(self, api, log, *flags, identity="one", kubeconfig=None):
         self.port, self.metrics_port = free_port(), free_port()
-        self.log = log
+        self.log, self.status = log, 0  # the exit status that running() asks for
         # The pod's name is the identity: whoever comes back under it need not wait for its own Lease.
         env = {"KUBECONFIG": kubeconfig or api.operator_kubeconfig, "POD_NAME": identity, "DYN_LOG": "debug"}
         with open(log, "ab") as out:
@@ -213,6 +213,7 @@ class Operator:
         return "leader_election_master_status 1" in self.metrics().splitlines()
 
     def kill(self):
+        self.status = -signal.SIGKILL
         self.process.kill()
         self.process.wait()
 
@@ -234,6 +235,7 @@ def running(api, tmp_path, *flags, name="one", refused=False, **options):
         print(text[-6000:])
         assert "Sanitizer" not in text
         assert refused or "forbidden" not in text
+        assert operator.process.returncode == operator.status, f"{name} ended with {operator.process.returncode}"
 
 
 @pytest.fixture
@@ -611,6 +613,7 @@ def test_one_of_two_leads_and_the_other_takes_over(api, ns, tmp_path):
             assert lease["spec"]["holderIdentity"] == "second"
             # Somebody else takes the Lease: who has lost it must go.
             api.patch(LEASE.format(ns="kube-system") + "/dynamo.nvidia.com", spec={"holderIdentity": "intruder"})
+            second.status = 1
             assert second.process.wait(DEADLINE) == 1
     api.call("DELETE", LEASE.format(ns="kube-system") + "/dynamo.nvidia.com")
 
@@ -634,6 +637,24 @@ def test_a_restricted_operator_beside_a_cluster_wide_one(api, ns, tmp_path):
         api.call("DELETE", DEPLOYMENT.format(ns=ns) + "/g-worker")
         eventually(lambda: api.get(DEPLOYMENT.format(ns=ns) + "/g-worker"), "the cluster-wide one takes over")
         assert f'namespace="{ns}"' in wide.metrics()
+
+
+def test_stopped_amid_many_passes(api, ns, tmp_path):
+    """Passes of both kinds and a counting run when it is told to stop; they end, then all that they use."""
+    marker = LEASE.format(ns=ns) + "/dynamo-operator-namespace-scope"
+    lease = LEASE.format(ns=ns) + "/dynamo.nvidia.com"
+    for round_ in range(6):
+        with running(api, tmp_path, f"--restrictedNamespace={ns}", "--leader-election-namespace=" + ns, "--workers=4",
+                     name=f"r{round_}", kubeconfig=api.env["KUBECONFIG"]) as operator:
+            eventually(operator.leads, "it leads")
+            for i in range(6):
+                create(api, ns, graph(f"r{round_}g{i}"))
+            # Each round ends a little later in the life of its graphs.
+            eventually(lambda: sum(name.startswith(f"r{round_}") for _, name in children(api, ns)) > 5 * round_,
+                       "passes under way")
+            assert operator.stop() == 0
+        assert api.get(lease)["spec"].get("holderIdentity", "") == "", "the Lease is given back"
+        assert api.get(marker) is None, "the marker is gone"
 
 
 # --- an API server that goes away ------------------------------------------------------------------------

@@ -253,15 +253,24 @@ struct queue *controller_queue(struct controller *c)
     return c->queue;
 }
 
+void controllers_stop(struct controller *const *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        queue_stop(c[i]->queue);
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned k = 0; k < c[i]->n_threads; k++) {
+            (void)pthread_join(c[i]->threads[k], NULL);
+            c[i]->conf.worker_free(c[i]->workers[k]);
+        }
+        c[i]->n_threads = 0;
+    }
+}
+
 struct controller *controller_free(struct controller *c)
 {
     if (!c)
         return NULL;
-    queue_stop(c->queue);
-    for (unsigned i = 0; i < c->n_threads; i++) {
-        (void)pthread_join(c->threads[i], NULL);
-        c->conf.worker_free(c->workers[i]);
-    }
+    controllers_stop(&c, 1);
     (void)queue_free(c->queue);
     free(c);
     return NULL;

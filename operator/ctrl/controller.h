@@ -42,5 +42,11 @@ MUST_CHECK int controller_start(struct controller *c, struct err *e);
 struct queue *controller_queue(struct controller *c); /* borrowed */
 /* Brings the gauges up to date, before they are printed. */
 void controller_measure(struct controller *c);
-/* Ends passes that run, starts no other. */
-struct controller *controller_free(struct controller *c);
+/*
+ * Starts no other pass and waits for those that run. A pass may add to the queue of any controller, so
+ * those that know each other are stopped together, before one of them is freed. Their queues still take
+ * keys afterwards, for nobody.
+ */
+void controllers_stop(struct controller *const *c, size_t n);
+/* Stops it if need be. */
+struct controller *controller_free(struct controller *c); /* NULL in, NULL out */

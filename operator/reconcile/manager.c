@@ -4,7 +4,8 @@
  *                      └── health, metrics                    events: a thread
  *     reconcile threads: queue ──> pass ──> API server; answers ──> cache
  *
- * Order of the end: no new passes, running ones end, events are written, the Lease is given back.
+ * Order of the end: no news, no new passes, running ones end, events are written, the Lease is given
+ * back, and only then is anything freed that a thread had.
  */
 #include "operator/reconcile/manager.h"
 
@@ -56,7 +57,7 @@ struct manager {
     struct metric_family *cache_objects, *cache_bytes, *requests;
     uint64_t restarts_told, dropped_told;
     char identity[320];
-    bool counting, synced, leading, working;
+    bool counting, synced, leading, working, stopping;
 };
 
 /* --- reconcile threads -------------------------------------------------------------------------------- */
@@ -141,7 +142,8 @@ static void start_if_ready(struct manager *m)
 {
     struct err e;
 
-    if (m->working || !m->synced || !m->leading)
+    /* The Lease may come while we leave; it is given back then. */
+    if (m->working || m->stopping || !m->synced || !m->leading)
         return;
     m->working = true;
     /* The lists are read: give back the pages that held them. */
@@ -430,21 +432,30 @@ static int start(struct manager *m, struct err *e)
     return r == 0 ? start_election(m, e) : r;
 }
 
+/*
+ * All who may still call come to an end before anything they use is freed: watches and requests feed
+ * queues, passes of one kind feed the other's, and passes, counting, elector and marker use what is
+ * freed last. The loop turns on meanwhile only for what was begun, as its watches and servers are gone.
+ */
 static void stop(struct manager *m)
 {
-    (void)controller_free(m->graphs);
-    (void)controller_free(m->components);
+    struct controller *const controllers[] = {m->graphs, m->components};
+
+    m->stopping = true;
+    (void)timer_free(m->count_timer);
+    (void)http_server_free(m->health_server);
+    (void)http_server_free(m->metrics_server);
+    (void)sources_stop(m->sources);
+    controllers_stop(controllers, ARRAY_LEN(controllers));
     (void)recorder_free(m->recorder);
     (void)elector_stop(m->elector);
     (void)scope_marker_stop(m->marker);
     while (m->counting)
         loop_run_once(m->loop, 100);
-    (void)timer_free(m->count_timer);
-    (void)http_server_free(m->health_server);
-    (void)http_server_free(m->metrics_server);
-    (void)sources_stop(m->sources);
     (void)kube_watcher_free(m->watcher);
     (void)loop_free(m->loop);
+    (void)controller_free(m->graphs);
+    (void)controller_free(m->components);
     (void)kube_config_free(m->kube);
     (void)resources_free(m->resources);
     (void)flips_free(m->flips);
