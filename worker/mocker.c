@@ -585,6 +585,7 @@ struct mocker *mocker_free(struct mocker *m)
     timer_free(m->startup);
     timer_free(m->linger);
     timer_free(m->grace);
+    loop_settle(m->loop); /* a write to the API server */
     output_vocab_done(&m->vocab);
     metric_registry_free(m->metrics);
     kube_config_free(m->kube);

@@ -52,7 +52,8 @@ struct loop {
 
     struct calls deferred, deferred_now;
     struct signal_watch *signals;
-    bool in_turn; /* libuv's clock is fresh */
+    size_t n_work; /* under way in the pool, or not told yet */
+    bool in_turn;  /* libuv's clock is fresh */
     char scratch[LOOP_SCRATCH_BYTES];
 };
 
@@ -65,6 +66,7 @@ struct timer {
 
 struct work {
     uv_work_t uv; /* first: the request is the allocation */
+    struct loop *loop;
     loop_fn work, done;
     void *arg;
 };
@@ -279,6 +281,7 @@ static void on_work_done(uv_work_t *req, int status)
 
     (void)status; /* never cancelled */
     w->done(w->arg);
+    w->loop->n_work--;
     free(w);
 }
 
@@ -286,10 +289,18 @@ void loop_work(struct loop *l, loop_fn work, loop_fn done, void *arg)
 {
     struct work *w = xcalloc(1, sizeof(*w));
 
+    l->n_work++;
+    w->loop = l;
     w->work = work;
     w->done = done;
     w->arg = arg;
     (void)uv_queue_work(&l->uv, &w->uv, on_work, on_work_done);
+}
+
+void loop_settle(struct loop *l)
+{
+    while (l && l->n_work)
+        loop_run_once(l, 100);
 }
 
 uint64_t clock_now_ns(void)

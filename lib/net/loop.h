@@ -41,6 +41,11 @@ void loop_defer(struct loop *l, loop_fn fn, void *arg);
  * then @done(@arg) on the loop. Cannot be cancelled: @arg lives until @done.
  */
 void loop_work(struct loop *l, loop_fn work, loop_fn done, void *arg);
+/*
+ * Turns the loop until no work is under way: before that is freed which work or its @done use. The
+ * caller has ended what else could call back into something freed. Not within a callback. NULL: nothing.
+ */
+void loop_settle(struct loop *l);
 
 /* Monotonic, cached at the start of the turn. */
 uint64_t loop_now_ms(const struct loop *l);

@@ -284,6 +284,34 @@ static void test_work_runs_before_done(void **state)
     assert_int_equal(atomic_load(&step), 2);
 }
 
+static void count_done(void *arg)
+{
+    (void)atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void more_work_done(void *arg)
+{
+    count_done(arg);
+    loop_work(work_loop, count_done, count_done, arg);
+}
+
+/* Also for what the end of one work begins; and when the loop was told to stop. */
+static void test_settling_waits_for_work(void **state)
+{
+    AUTO(loop_free) struct loop *l = make_loop();
+    atomic_int steps = 0;
+
+    (void)state;
+    loop_settle(NULL);
+    loop_settle(l);
+    work_loop = l;
+    loop_work(l, count_done, more_work_done, &steps);
+    loop_work(l, count_done, count_done, &steps);
+    loop_stop(l);
+    loop_settle(l);
+    assert_int_equal(atomic_load(&steps), 6);
+}
+
 static void test_signal(void **state)
 {
     AUTO(loop_free) struct loop *l = make_loop();
@@ -301,10 +329,11 @@ static void test_signal(void **state)
 
 int main(void)
 {
-    return TEST_RUN(
-        T(test_deferred_calls_run_in_the_same_turn),
-        T(test_endless_deferring_does_not_starve_the_loop),
-        T(test_posts_from_threads_keep_their_order), T(test_loop_free_runs_what_was_posted),
-        T(test_stop_before_run_is_not_lost), T(test_timers), T(test_freed_timer_never_fires),
-        T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done), T(test_signal));
+    return TEST_RUN(T(test_deferred_calls_run_in_the_same_turn),
+                    T(test_endless_deferring_does_not_starve_the_loop),
+                    T(test_posts_from_threads_keep_their_order),
+                    T(test_loop_free_runs_what_was_posted), T(test_stop_before_run_is_not_lost),
+                    T(test_timers), T(test_freed_timer_never_fires),
+                    T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done),
+                    T(test_settling_waits_for_work), T(test_signal));
 }

@@ -450,8 +450,7 @@ static void stop(struct manager *m)
     (void)recorder_free(m->recorder);
     (void)elector_stop(m->elector);
     (void)scope_marker_stop(m->marker);
-    while (m->counting)
-        loop_run_once(m->loop, 100);
+    loop_settle(m->loop);
     (void)kube_watcher_free(m->watcher);
     (void)loop_free(m->loop);
     (void)controller_free(m->graphs);

@@ -59,6 +59,7 @@ struct frontend {
     const struct strmap *overlay; /* while a live configuration is loaded */
     struct strmap *seen;          /* every name that the live source ever had */
     struct timer *stop_timer;
+    bool stopping;
     loop_fn stopped;
     void *stopped_arg;
 };
@@ -717,8 +718,9 @@ static void drain(void *arg)
 
 void frontend_stop(struct frontend *f, loop_fn stopped, void *arg)
 {
-    if (f->stopped)
+    if (f->stopping)
         return;
+    f->stopping = true;
     f->stopped = stopped;
     f->stopped_arg = arg;
     f->serving.stopping = f->discovery != DISCOVERY_KUBERNETES;
@@ -745,6 +747,7 @@ struct frontend *frontend_free(struct frontend *f)
     instances_free(f->instances);
     f->store = store_free(f->store);
     store_hub_free(f->nowhere);
+    loop_settle(f->loop); /* prompts that a pool thread tokenizes, writes to the API server */
     models_free(f->models);
     strmap_free_with(f->serving.prefills, drop_pool);
     kv_events_free(f->events);

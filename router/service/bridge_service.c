@@ -453,10 +453,11 @@ static void program_done(void *state)
         event_publisher_free(b->ranks[i].publisher);
     }
     store_free(b->store);
-    kube_config_free(b->kube);
     event_bus_free(b->bus);
     nats_link_free(b->nats);
     zmq_context_free(b->zmq);
+    loop_settle(b->loop); /* a write to the API server */
+    kube_config_free(b->kube);
     metric_registry_free(b->metrics);
     free(b->ns);
     free(b->component);

@@ -517,6 +517,9 @@ struct route_service *route_service_free(struct route_service *s)
     plane_client_free(s->pool.plane);
     nats_link_free(s->nats);
     store_free(s->store);
+    timer_free(s->linger);
+    timer_free(s->deadline);
+    loop_settle(s->loop); /* a write to the API server */
     kube_config_free(s->kube);
     while (map64_next(&s->pool.addresses, &at, &id, &address))
         free((char *)(uintptr_t)address);
@@ -526,8 +529,6 @@ struct route_service *route_service_free(struct route_service *s)
     scheduler_free(s->pool.scheduler);
     for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++)
         free(s->addresses[i]);
-    timer_free(s->linger);
-    timer_free(s->deadline);
     metric_registry_free(s->metrics);
     free(s);
     return NULL;
