@@ -179,6 +179,29 @@ int loop_new(struct loop **ret, struct err *e)
     return 0;
 }
 
+static void ignore(uv_signal_t *h, int signo)
+{
+    (void)h;
+    (void)signo;
+}
+
+/*
+ * The last handle of a signal takes libuv's handler along, and the next signal would kill a program
+ * that is about to end by itself. This one stays, on a loop that nobody turns.
+ */
+static void ignore_from_now(int signo)
+{
+    static uv_loop_t unturned;
+    static bool made;
+    uv_signal_t *h = xcalloc(1, sizeof(*h));
+
+    made = made || uv_loop_init(&unturned) == 0;
+    if (made && uv_signal_init(&unturned, h) == 0)
+        (void)uv_signal_start(h, ignore, signo);
+    else
+        free(h);
+}
+
 static void on_handle_gone(uv_handle_t *h)
 {
     free(h);
@@ -204,6 +227,7 @@ struct loop *loop_free(struct loop *l)
         struct signal_watch *w = l->signals;
 
         l->signals = w->next;
+        ignore_from_now(w->uv.signum);
         uv_close((uv_handle_t *)w, on_handle_gone);
     }
     drain(l);

@@ -21,7 +21,10 @@ struct timer;
 typedef void (*loop_fn)(void *arg);
 
 MUST_CHECK int loop_new(struct loop **ret, struct err *e);
-/* All objects on the loop must have been freed; drains what is closing first. */
+/*
+ * All objects on the loop must have been freed; drains what is closing first. The signals that it
+ * watched are ignored from now on, as a program ends by itself that frees its loop.
+ */
 struct loop *loop_free(struct loop *l);
 DEFINE_CLEANUP(struct loop *, loop_free)
 

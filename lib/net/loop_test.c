@@ -312,6 +312,22 @@ static void test_settling_waits_for_work(void **state)
     assert_int_equal(atomic_load(&steps), 6);
 }
 
+/* Else it would be the end of the test. */
+static void test_a_signal_after_the_loop_is_ignored(void **state)
+{
+    struct loop *l = make_loop();
+    struct trace t = {.loop = l};
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(loop_on_signal(l, SIGTERM, trace_end, &t, &e), &e);
+    EXPECT_OK(loop_on_signal(l, SIGINT, trace_end, &t, &e), &e);
+    loop_free(l);
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    assert_int_equal(kill(getpid(), SIGINT), 0);
+    assert_int_equal(t.text.len, 0);
+}
+
 static void test_signal(void **state)
 {
     AUTO(loop_free) struct loop *l = make_loop();
@@ -335,5 +351,6 @@ int main(void)
                     T(test_loop_free_runs_what_was_posted), T(test_stop_before_run_is_not_lost),
                     T(test_timers), T(test_freed_timer_never_fires),
                     T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done),
-                    T(test_settling_waits_for_work), T(test_signal));
+                    T(test_settling_waits_for_work), T(test_signal),
+                    T(test_a_signal_after_the_loop_is_ignored));
 }
