@@ -291,6 +291,22 @@ def test_several_models(stack):
     assert stack.metric("commutator_router_workers", model="one") is None
 
 
+@pytest.mark.parametrize("tag", ["include 'parts'", "from 'parts' import turn"])
+def test_chat_template_that_cannot_be_used(stack, tag):
+    """Completions are served; who chats is told the line and the reason, and so is who looks at the health."""
+    folder = copy_model(stack.folder / "several-files")
+    (folder / "chat_template.jinja").write_text("{# turns #}\n{% " + tag + " %}\n")
+    start_mocker(stack, folder, REPOSITORY)
+    stack.frontend()
+    until("it is served", lambda: REPOSITORY in stack.models())
+    question = {"model": REPOSITORY, "prompt": "Hello", "max_tokens": 4}
+    until("it completes", lambda: stack.request("POST", COMPLETIONS, question).status == 200)
+    told = "chat template: line 2: unsupported tag " + tag.split()[0]
+    refusal = say(stack, REPOSITORY)
+    assert refusal.status == 400 and told in refusal.json["error"]["message"]
+    assert any(told in note for note in stack.get("/health").json["notes"])
+
+
 class CardWorker(FakeWorker):
     """One with records of its own: a base model and adapters."""
 

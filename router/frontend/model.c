@@ -38,7 +38,7 @@ struct load {
     uint32_t eos_ids[EOS_MAX];
     size_t n_eos_ids;
     int r;
-    struct err e;
+    struct err e, lacks; /* why it failed; what it does without */
 };
 
 static int read_json(const char *path, struct json **ret, struct err *e)
@@ -88,6 +88,8 @@ static int load_eos(struct load *l, const struct model_files *files)
     return 0;
 }
 
+/* A template that is absent or that cannot be used leaves completions to be served: an error in it,
+ * or what the subset lacks, does not go away when loading is tried again. */
 static int load_chat(struct load *l, const struct model_files *files)
 {
     AUTO(json_free) struct json *config = NULL;
@@ -102,7 +104,9 @@ static int load_chat(struct load *l, const struct model_files *files)
     if (r < 0)
         return r;
     r = chat_load(&l->chat, config, buf_str(&template), l->m->conf.template_style, &l->e);
-    return r == -ENOENT ? 0 : r; /* without a template the model serves completions */
+    if (r < 0 && r != -ENOENT)
+        (void)err_set(&l->lacks, r, "no chat completions: %s", l->e.text);
+    return 0;
 }
 
 static int load_tokenizer(struct load *l, const struct model_files *files)
@@ -186,8 +190,12 @@ static void take_loaded(struct model *m, struct load *l)
     memcpy(m->eos_ids, l->eos_ids, l->n_eos_ids * sizeof(*m->eos_ids));
     m->n_fetched = l->n_fetched;
     m->n_differ = l->n_differ;
+    m->why = l->lacks;
     m->state = MODEL_READY;
     check_parsers(m);
+    if (m->why.text[0])
+        log_warn(&LG, "chat template cannot be used", LOG_STR("model", m->name),
+                 LOG_STR("why", m->why.text));
     log_info(&LG, "model ready", LOG_STR("model", m->name), LOG_STR("mdc_sum", m->card->mdc_sum),
              LOG_BOOL("chat", m->chat != NULL),
              LOG_U64("block_size", scheduler_block_size(m->pool->scheduler)),

@@ -108,7 +108,9 @@ static bool find_model(struct serving *s, struct http_exchange *x, const struct 
     if (m->state == MODEL_FAILED)
         return api_fail(e, 503, "model", "Model cannot be served: %s", m->why.text);
     if (in->api == API_CHAT && !m->chat && !m->is_stock)
-        return api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
+        return m->why.text[0]
+                   ? api_fail(e, 400, "model", "Model serves %s; use /v1/completions", m->why.text)
+                   : api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
     *ret = m;
     return true;
 }

@@ -82,6 +82,25 @@ static void test_how_a_prompt_ends(void **state)
     }
 }
 
+/* A template of several files says where it needs the others, and is not taken for an absent one. */
+static void test_templates_of_several_files(void **state)
+{
+    static const char *const tags[] = {"include 'a'", "import 'a' as a", "from 'a' import b",
+                                       "extends 'a'"};
+    AUTO(json_free) struct json *config = parse("{}");
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(tags); i++) {
+        AUTO(mem_free) char *source = xasprintf("x\n{%% %s %%}", tags[i]);
+        struct chat *c = NULL;
+        struct err e;
+        int r = chat_load(&c, config, str_from(source), TEMPLATE_TRANSFORMERS, &e);
+
+        if (r != -ENOTSUP || c || !strstr(e.text, "chat template: line 2: unsupported tag"))
+            fail_msg("%s: %d %s", source, r, e.text);
+    }
+}
+
 #define CONTENT "{\"chat_template\":\"{% for m in messages %}[{{ m.content }}]{% endfor %}\"}"
 
 static void test_context(void **state)
@@ -229,5 +248,6 @@ int main(void)
     return TEST_RUN(T(test_context), T(test_how_a_prompt_ends), T(test_text_parts_are_joined),
                     T(test_media_parts_lose_their_data), T(test_templates_that_want_parts),
                     T(test_tool_arguments_become_objects), T(test_named_templates),
-                    T(test_newlines_of_a_file), T(test_errors), T(test_example_model));
+                    T(test_newlines_of_a_file), T(test_templates_of_several_files), T(test_errors),
+                    T(test_example_model));
 }
