@@ -288,6 +288,18 @@ def test_log_probabilities(rig):
         assert bytes(tokens[0].bytes).decode() == tokens[0].token and tokens[0].logprob == -0.5
 
 
+def test_models(rig):
+    """The list, and one of it, say the same."""
+    rig.start()
+    told = []
+    for front in (rig.reference(NEWEST), rig.ours()):
+        whole, one, other = (front.ask(f"/v1/models{name}", None) for name in ("", "/" + MODEL, "/nope"))
+        models = [*json.loads(whole[1])["data"], json.loads(one[1])]
+        assert all(model.pop("created") > 0 for model in models) and json.loads(other[1])["message"] == "Model not found"
+        told.append((models, one[0], other[0]))
+    assert told[0] == told[1] and told[0][0][1]["context_window"] > 0
+
+
 CONVERSATION = [
     {"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<b>'"}]},
     {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {

@@ -19,13 +19,33 @@ static void respond_json(struct http_exchange *x, int status, const struct buf *
     http_respond(x, status, "application/json", buf_str(body));
 }
 
-/* Of the sets of a model. */
-static bool is_any_ready(const struct model *first)
+/* --- /v1/models -------------------------------------------------------------------------------
+ */
+
+/* Of the sets of a model the first one that is served; NULL = none. */
+static const struct model *first_ready(const struct model *m)
 {
-    for (const struct model *m = first; m; m = m->next_set)
-        if (m->state == MODEL_READY)
-            return true;
-    return false;
+    while (m && m->state != MODEL_READY)
+        m = m->next_set;
+    return m;
+}
+
+static void put_model(struct json_put *j, const struct model *m)
+{
+    json_put_object(j);
+    json_put_key(j, "id");
+    json_put_cstr(j, m->name);
+    json_put_key(j, "object");
+    json_put_cstr(j, "model");
+    json_put_key(j, "created");
+    json_put_u64(j, clock_wall_ms() / 1000);
+    json_put_key(j, "owned_by");
+    json_put_cstr(j, "nvidia");
+    if (m->card->context_length) {
+        json_put_key(j, "context_window");
+        json_put_u64(j, m->card->context_length);
+    }
+    json_put_object_end(j);
 }
 
 void admin_models(struct http_exchange *x, const struct admin *a)
@@ -41,22 +61,33 @@ void admin_models(struct http_exchange *x, const struct admin *a)
     json_put_cstr(&j, "list");
     json_put_key(&j, "data");
     json_put_array(&j);
-    while (strmap_next(a->serving->by_name, &at, &name, &model)) {
-        if (!is_any_ready(model))
-            continue;
-        json_put_object(&j);
-        json_put_key(&j, "id");
-        json_put_str(&j, name);
-        json_put_key(&j, "object");
-        json_put_cstr(&j, "model");
-        json_put_key(&j, "created");
-        json_put_u64(&j, clock_wall_ms() / 1000);
-        json_put_key(&j, "owned_by");
-        json_put_cstr(&j, "nvidia");
-        json_put_object_end(&j);
-    }
+    while (strmap_next(a->serving->by_name, &at, &name, &model))
+        if (first_ready(model))
+            put_model(&j, first_ready(model));
     json_put_array_end(&j);
     json_put_object_end(&j);
+    respond_json(x, 200, &body);
+}
+
+/* Names hold slashes, which clients send as they are or escaped. */
+void admin_model(struct http_exchange *x, const struct admin *a)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL, query = BUF_NULL, name = BUF_NULL;
+    struct str raw = str_skip(http_request(x)->path, strlen("/v1/models/"));
+    const struct model *m = first_ready(serving_find_model(a->serving, raw));
+    struct json_put j = json_put_on(&body);
+    struct api_error e;
+
+    buf_put_cstr(&query, "name=");
+    buf_put_str(&query, raw);
+    if (!m && http_query_get(buf_str(&query), "name", &name))
+        m = first_ready(serving_find_model(a->serving, buf_str(&name)));
+    if (!m) {
+        (void)api_fail(&e, 404, "model", "Model not found");
+        api_error_respond(x, &e);
+        return;
+    }
+    put_model(&j, m);
     respond_json(x, 200, &body);
 }
 

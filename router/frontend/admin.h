@@ -22,6 +22,7 @@ struct admin {
 };
 
 void admin_models(struct http_exchange *x, const struct admin *a);
+void admin_model(struct http_exchange *x, const struct admin *a); /* /v1/models/{name} */
 void admin_health(struct http_exchange *x, const struct admin *a);
 void admin_live(struct http_exchange *x, const struct admin *a);
 void admin_metrics(struct http_exchange *x, struct admin *a);

@@ -518,6 +518,7 @@ static void decisions(struct http_exchange *x, void *arg)
         admin_##name(x, &((struct frontend *)arg)->admin);                                         \
     }
 ADMIN_ROUTE(models)
+ADMIN_ROUTE(model)
 ADMIN_ROUTE(health)
 ADMIN_ROUTE(live)
 ADMIN_ROUTE(metrics)
@@ -528,6 +529,7 @@ static const struct http_route ROUTES[] = {
     {"POST", "/v1/chat/completions", chat, 0},
     {"POST", "/v1/completions", completions, 0},
     {"GET", "/v1/models", route_models, 1024},
+    {"GET", "/v1/models/*", route_model, 1024},
     {"GET", "/health", route_health, 1024},
     {"GET", "/live", route_live, 1024},
     {"GET", "/metrics", route_metrics, 1024},
