@@ -6,7 +6,8 @@
  * position, where the caller compares it. Seven entries share a bucket, which is a cache line and
  * is searched without branches. The home of an entry is its 32 bits scaled to the number of buckets,
  * so that any number will do and entries lie in the order of their hashes. An entry whose bucket is
- * full lies in the next one that is not, and the buckets before count it; load is at most 3/4.
+ * full lies in the next one that is not, and the buckets before count it. It grows at a load of 7/8
+ * and may reach 15/16 where there is no memory to grow.
  *
  * A table that grows or shrinks moves front to back, some buckets with every change, so that none
  * pays for many. Only name_table_reserve() and name_table_shrink() move: entries whose old home

@@ -86,29 +86,32 @@ static void a_block_that_follows_itself_is_refused(void **state)
     prefix_index_check(ix);
 }
 
-/* Prompts of their own, one event each, until well past the budget. */
+/*
+ * Prompts that share nothing, one event and one node each. They are short, as a budget counts whole
+ * segments of nodes: it takes many prompts to fill one, but it need not take many blocks.
+ */
+enum { PROMPT_BLOCKS = 4 };
+
 static void store_prompts(struct prefix_index *ix, uint64_t first, uint64_t n, uint32_t slot)
 {
-    enum { BLOCKS = 16 };
-
     for (uint64_t p = first; p < first + n; p++) {
-        struct prefix_block blocks[BLOCKS];
+        struct prefix_block blocks[PROMPT_BLOCKS];
 
-        for (uint64_t i = 0; i < BLOCKS; i++)
-            blocks[i] = B(p * BLOCKS + i + 1, (p * BLOCKS + i) * UINT64_C(0x9E3779B97F4A7C15));
-        assert_int_equal(prefix_index_store(ix, slot, NULL, blocks, BLOCKS), 0);
+        for (uint64_t i = 0; i < PROMPT_BLOCKS; i++)
+            blocks[i] = B(p * PROMPT_BLOCKS + i + 1,
+                          (p * PROMPT_BLOCKS + i) * UINT64_C(0x9E3779B97F4A7C15));
+        assert_int_equal(prefix_index_store(ix, slot, NULL, blocks, PROMPT_BLOCKS), 0);
     }
 }
 
 static size_t match_prompt(struct prefix_index *ix, uint64_t p)
 {
-    enum { BLOCKS = 16 };
-    uint64_t local[BLOCKS];
+    uint64_t local[PROMPT_BLOCKS];
     uint32_t scores[2];
 
-    for (uint64_t i = 0; i < BLOCKS; i++)
-        local[i] = (p * BLOCKS + i) * UINT64_C(0x9E3779B97F4A7C15);
-    return prefix_index_match(ix, local, BLOCKS, scores, 2);
+    for (uint64_t i = 0; i < PROMPT_BLOCKS; i++)
+        local[i] = (p * PROMPT_BLOCKS + i) * UINT64_C(0x9E3779B97F4A7C15);
+    return prefix_index_match(ix, local, PROMPT_BLOCKS, scores, 2);
 }
 
 /* The budget holds whatever is stored; what was used lately stays, and the old goes. */
@@ -122,11 +125,11 @@ static void the_budget_evicts_the_coldest(void **state)
     (void)state;
     for (uint64_t p = 0; p < MANY; p += 100) {
         store_prompts(ix, p, 100, (uint32_t)(p / 100 % 2));
-        assert_int_equal(match_prompt(ix, 0), 16); /* in use all the time */
+        assert_int_equal(match_prompt(ix, 0), PROMPT_BLOCKS); /* in use all the time */
         assert_true(prefix_index_stats(ix).bytes <= 8 << 20);
     }
     prefix_index_check(ix);
-    assert_true(prefix_index_stats(ix).evicted > MANY * 8);
+    assert_true(prefix_index_stats(ix).evicted > MANY * PROMPT_BLOCKS / 2);
     assert_int_equal(prefix_index_stats(ix).refused, 0);
     for (uint64_t p = 1; p <= LATE; p++) {
         cold += match_prompt(ix, p) > 0;
@@ -135,7 +138,7 @@ static void the_budget_evicts_the_coldest(void **state)
     assert_in_range(cold, 0, LATE / 100);
     assert_in_range(late, LATE * 9 / 10, LATE);
     /* Not an orphan: a resync would evict others, and so on. */
-    parent = 100 * 16 + 16;
+    parent = 101 * PROMPT_BLOCKS;
     assert_int_equal(prefix_index_store(ix, 1, &parent, &B(1, 10), 1), PREFIX_FULL);
     assert_int_equal(prefix_index_stats(ix).orphans, 0);
     prefix_index_clear(ix, 0);
