@@ -300,6 +300,36 @@ def test_models(rig):
     assert told[0] == told[1] and told[0][0][1]["context_window"] > 0
 
 
+COUNTED = {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9, "prompt_tokens_details": {"cached_tokens": 3}}
+THOUGHT = {**COUNTED, "completion_tokens_details": {"reasoning_tokens": 9, "audio_tokens": 1}}
+
+
+@pytest.mark.parametrize("parser", ["qwen3", "deepseek_r1", None])
+def test_usage(rig, parser):
+    """The same counts, of what the frontend sees and of what the engine says itself."""
+    rig.start(thoughts=parser)
+    theirs, ours = rig.reference(NEWEST), rig.ours()
+    for texts in (["hm ", "so</think>yes", "a", ""], ["<think>", "more", "x</think>", "z", ""], ["<think>hm</think>a", "b"],
+                  ["<th", "ink>a", "b</thi", "nk>c", "d"], ["<think>", "hm", "</think>", "yes", ""], ["no", "thoughts", ""]):
+        for told in (None, COUNTED, THOUGHT):
+            rig.says(texts)
+            rig.say[-1].update({"completion_usage": told} if told else {})
+            for path, more in ((CHAT, {}), (COMPLETIONS, {"prompt": "hello"})):
+                want, got = (usages(front, path, **more) for front in (theirs, ours))
+                assert got == want, (texts, told, path)
+                assert got[0] == got[1]
+
+
+def usages(front, path, **more):
+    """Of a folded and of a streamed answer; what is null is not there."""
+    streamed = front.answer(path, stream=True, stream_options={"include_usage": True}, **more)[1]
+    return [without_null(usage) for usage in (front.answer(path, **more)["usage"], streamed[-1]["usage"])]
+
+
+def without_null(value):
+    return {k: without_null(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
 CONVERSATION = [
     {"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<b>'"}]},
     {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {

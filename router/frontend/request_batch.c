@@ -148,6 +148,9 @@ void request_batch_complete(struct request *rq)
 
     b->refs++;
     b->usage.completion_tokens += rq->usage.completion_tokens;
+    if (rq->usage.reasoning_tokens.set)
+        b->usage.reasoning_tokens =
+            OPT_U64(b->usage.reasoning_tokens.v + rq->usage.reasoning_tokens.v);
     if (rq->choice % b->per_prompt == 0) /* of each prompt once */
         b->usage.prompt_tokens += rq->usage.prompt_tokens;
     if (rq->in.stream)

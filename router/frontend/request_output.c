@@ -341,11 +341,41 @@ static void take_output(struct request *rq, const struct engine_output *o)
         request_reply_push(rq, text);
 }
 
+/* What the engine counted itself goes before what was counted here. */
+static void take_completion_details(struct request *rq, struct str json)
+{
+    AUTO(buf_done) struct buf others = BUF_NULL;
+    struct json_pull p;
+    struct str key, value;
+    uint64_t n;
+
+    json_pull_init(&p, json);
+    if (!json_pull_object(&p))
+        return;
+    while (json_pull_key(&p, &key)) {
+        if (json_pull_null(&p))
+            continue;
+        if (str_is(key, "reasoning_tokens") && json_pull_peek(&p) == JSON_KIND_NUMBER) {
+            if (json_pull_u64(&p, &n))
+                rq->usage.reasoning_tokens = OPT_U64(n);
+            rq->reply.told_thoughts = true;
+        } else if (json_pull_skip(&p, &value)) {
+            if (others.len)
+                buf_put_char(&others, ',');
+            buf_put_char(&others, '"');
+            json_escape(&others, key);
+            buf_put_cstr(&others, "\":");
+            buf_put_str(&others, value);
+        }
+    }
+    rq->usage.completion_json = str_from(arena_strdup(rq->arena, buf_str(&others)));
+}
+
 /* Usage that only the engine knows: cached tokens (wire.md §5.2). */
 static void take_usage(struct request *rq, struct str json)
 {
     struct json_pull p;
-    struct str key, details = STR_NULL;
+    struct str key, details = STR_NULL, completion;
     uint64_t prompt;
 
     json_pull_init(&p, json);
@@ -354,6 +384,9 @@ static void take_usage(struct request *rq, struct str json)
     while (json_pull_key(&p, &key)) {
         if (str_is(key, "prompt_tokens_details") && json_pull_peek(&p) == JSON_KIND_OBJECT)
             json_pull_skip(&p, &details);
+        else if (str_is(key, "completion_tokens_details") &&
+                 json_pull_peek(&p) == JSON_KIND_OBJECT && json_pull_skip(&p, &completion))
+            take_completion_details(rq, completion);
         else if (str_is(key, "prompt_tokens") && json_pull_u64(&p, &prompt))
             rq->usage.prompt_tokens = prompt - MIN(prompt, rq->n_replayed);
         else

@@ -133,6 +133,8 @@ void request_reply_start(struct request *rq)
     if (!rq->reply.parser)
         return;
     reply_know_tools(rq->reply.parser, rq->in.tools);
+    if (thoughts)
+        rq->usage.reasoning_tokens = OPT_U64(0);
     if (switched_off(rq->in.template_args, "enable_thinking") ||
         switched_off(rq->in.template_args, "thinking"))
         reply_expect_no_thoughts(rq->reply.parser);
@@ -146,6 +148,20 @@ void request_reply_done(struct request *rq)
     buf_done(&rq->reply.calls);
     buf_done(&rq->reply.block);
     rq->reply.n_calls = 0;
+    rq->reply.n_read = 0;
+    rq->reply.told_thoughts = false;
+}
+
+/* Tokens of an item count as a whole, as in 1.6.1. */
+static void push_parser(struct request *rq, struct str text)
+{
+    struct request_reply *rr = &rq->reply;
+    struct opt_u64 *thoughts = &rq->usage.reasoning_tokens;
+    bool counts = reply_push(rr->parser, text) && thoughts->set && !rr->told_thoughts;
+
+    if (counts)
+        thoughts->v += rq->usage.completion_tokens - rr->n_read;
+    rr->n_read = rq->usage.completion_tokens;
 }
 
 void request_reply_push(struct request *rq, struct str text)
@@ -156,7 +172,7 @@ void request_reply_push(struct request *rq, struct str text)
         emit(rq, &d);
         return;
     }
-    reply_push(rq->reply.parser, text);
+    push_parser(rq, text);
     if (rq->in.stream && rq->reply.logprobs.n) { /* of tokens whose text is held back, or none */
         d.text = STR("");
         emit(rq, &d);
@@ -181,6 +197,8 @@ void request_reply_end(struct request *rq, struct str text)
         last.text = text.len ? text : last.text;
     } else if (text.len || rq->reply.logprobs.n) {
         request_reply_push(rq, text);
+    } else if (rq->reply.parser) {
+        push_parser(rq, text);
     }
     if (rq->reply.parser)
         reply_end(rq->reply.parser);

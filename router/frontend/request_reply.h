@@ -16,6 +16,8 @@ struct request_reply {
     struct buf thoughts, calls; /* all of them, when the answer is not streamed */
     struct buf block;           /* calls that are told together */
     uint32_t n_calls;
+    uint64_t n_read;    /* tokens whose text the parser has */
+    bool told_thoughts; /* the engine counts reasoning tokens itself */
 };
 
 void request_reply_start(struct request *rq);

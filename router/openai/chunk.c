@@ -58,6 +58,20 @@ void chunk_done(struct chunk *c)
     buf_done(&c->worker);
 }
 
+static void put_completion_details(struct buf *out, const struct usage *u)
+{
+    if (!u->reasoning_tokens.set && !u->completion_json.len)
+        return;
+    buf_put_cstr(out, ",\"completion_tokens_details\":{");
+    buf_put_str(out, u->completion_json);
+    if (u->reasoning_tokens.set) {
+        buf_put_cstr(out,
+                     u->completion_json.len ? ",\"reasoning_tokens\":" : "\"reasoning_tokens\":");
+        buf_put_u64dec(out, u->reasoning_tokens.v);
+    }
+    buf_put_char(out, '}');
+}
+
 static void put_usage(struct buf *out, const struct usage *u)
 {
     if (!u) {
@@ -74,6 +88,7 @@ static void put_usage(struct buf *out, const struct usage *u)
         buf_put_cstr(out, ",\"prompt_tokens_details\":");
         buf_put_str(out, u->details_json);
     }
+    put_completion_details(out, u);
     buf_put_char(out, '}');
 }
 

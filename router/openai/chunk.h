@@ -18,6 +18,8 @@
 struct usage {
     uint64_t prompt_tokens, completion_tokens;
     struct str details_json; /* prompt_tokens_details as the engine gave it; empty = none */
+    struct opt_u64 reasoning_tokens;
+    struct str completion_json; /* other members of completion_tokens_details; empty = none */
 };
 
 /* How an answer ended; finish "" = not yet. */

@@ -82,6 +82,32 @@ static void completions_chunks_and_escapes(void **state)
         "\"object\":\"text_completion\",\"usage\":null}\n\n");
 }
 
+static void usage_tells_what_was_thought(void **state)
+{
+    static const struct {
+        struct usage usage;
+        const char *want;
+    } cases[] = {
+        {{5, 2, STR_NULL, OPT_U64(0), STR_NULL},
+         "\"total_tokens\":7,\"completion_tokens_details\":{\"reasoning_tokens\":0}}}\n\n"},
+        {{5, 2, STR("{\"cached_tokens\":3}"), OPT_U64(1), STR("\"audio_tokens\":4")},
+         "\"prompt_tokens_details\":{\"cached_tokens\":3},\"completion_tokens_details\":{"
+         "\"audio_tokens\":4,\"reasoning_tokens\":1}}}\n\n"},
+        {{5, 2, STR_NULL, {0}, STR_NULL}, "\"total_tokens\":7}}\n\n"},
+    };
+    AUTO(chunk_done) struct chunk c;
+
+    (void)state;
+    chunk_init(&c, API_CHAT, STR("x"), STR("m"), 1);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(buf_done) struct buf out = BUF_NULL;
+
+        chunk_put_usage(&c, &out, &cases[i].usage);
+        if (!strstr(buf_cstr(&out), cases[i].want))
+            fail_msg("%s", buf_cstr(&out));
+    }
+}
+
 static void nvext_tells_workers_and_tokens(void **state)
 {
     static const uint32_t ids[] = {1, 4294967295};
@@ -116,6 +142,6 @@ int main(void)
 {
     return TEST_RUN(T(chat_chunks_are_those_of_the_reference),
                     T(folded_answers_are_those_of_the_reference), T(completions_chunks_and_escapes),
-                    T(nvext_tells_workers_and_tokens),
+                    T(usage_tells_what_was_thought), T(nvext_tells_workers_and_tokens),
                     T(an_error_of_several_lines_stays_one_event));
 }

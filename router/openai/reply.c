@@ -67,11 +67,13 @@ struct reply {
     reply_fn tell;
     void *arg;
     enum thinking thinking;
-    bool inside_first; /* it begins with thoughts, whether or not the mark is there */
-    bool calling;      /* behind the mark that begins a call */
-    bool said;         /* content that is more than blanks */
-    struct buf held;   /* not told apart yet: the end of the stream */
-    struct buf inside; /* content not told yet: what may begin a call, or a call */
+    bool told_thought, told_content; /* of the text that was pushed last */
+    bool in_thoughts;                /* where the text pushed last was */
+    bool inside_first;               /* it begins with thoughts, whether or not the mark is there */
+    bool calling;                    /* behind the mark that begins a call */
+    bool said;                       /* content that is more than blanks */
+    struct buf held;                 /* not told apart yet: the end of the stream */
+    struct buf inside;               /* content not told yet: what may begin a call, or a call */
 };
 
 static void from_harmony(void *arg, const struct reply_part *part);
@@ -118,8 +120,10 @@ struct reply *reply_free(struct reply *r)
 
 static void tell(struct reply *r, enum reply_kind kind, struct str text)
 {
-    if (text.len)
-        r->tell(r->arg, &(struct reply_part){.kind = kind, .text = text});
+    if (text.len == 0)
+        return;
+    r->told_thought |= kind == REPLY_THOUGHT;
+    r->tell(r->arg, &(struct reply_part){.kind = kind, .text = text});
 }
 
 size_t reply_find_mark(struct str text, const char *mark, bool *ret_found)
@@ -207,6 +211,7 @@ static void push_content(struct reply *r, struct str text)
 {
     bool found;
 
+    r->told_content |= text.len > 0;
     if (!r->calls) {
         tell(r, REPLY_CONTENT, text);
         return;
@@ -291,9 +296,11 @@ static void from_harmony(void *arg, const struct reply_part *part)
         push_content(r, part->text);
     else
         r->tell(r->arg, part);
+    r->told_thought |= part->kind == REPLY_THOUGHT;
+    r->told_content |= part->kind == REPLY_CALL;
 }
 
-void reply_push(struct reply *r, struct str text)
+static void read_on(struct reply *r, struct str text)
 {
     if (r->harmony) {
         harmony_push(r->harmony, text);
@@ -306,6 +313,15 @@ void reply_push(struct reply *r, struct str text)
     buf_put_str(&r->held, text);
     while (r->held.len && think(r, false))
         ;
+}
+
+bool reply_push(struct reply *r, struct str text)
+{
+    r->told_thought = r->told_content = false;
+    read_on(r, text);
+    if (r->told_thought || r->told_content)
+        r->in_thoughts = r->told_thought;
+    return r->in_thoughts;
 }
 
 void reply_end(struct reply *r)

@@ -53,6 +53,8 @@ void reply_expect_no_thoughts(struct reply *r);
 struct reply *reply_free(struct reply *r);
 DEFINE_CLEANUP(struct reply *, reply_free)
 
-void reply_push(struct reply *r, struct str text);
+/* True when @text counts as thoughts: something of it was told as one, or it goes on where the text
+ * before it was, as the mark that ends them does. */
+bool reply_push(struct reply *r, struct str text);
 /* Tells what was held back. */
 void reply_end(struct reply *r);

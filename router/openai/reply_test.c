@@ -292,9 +292,46 @@ static void test_forced(void **state)
     assert_reads(NULL, &REPLY_ANSWER_IS_ARGUMENTS, "sorry", "sorry");
 }
 
+static void ignore_part(void *arg, const struct reply_part *part)
+{
+    (void)arg;
+    (void)part;
+}
+
+/* Which pieces of an answer count as thoughts, one letter each: those of 1.6.1. */
+static void test_pieces_that_are_thoughts(void **state)
+{
+    static const struct {
+        const char *thoughts, *pieces[6], *want;
+    } cases[] = {
+        {"qwen3", {"<think>", "hm", "", "so</think>", "yes", ""}, "-ttt--"},
+        {"qwen3", {"<think>", "b", "</think>", "z", "", ""}, "-tt---"},
+        {"qwen3", {"<th", "ink>a", "b</thi", "nk>c", "d", ""}, "-tt---"},
+        {"qwen3", {"hm", "so</think>yes", "a", "", "", ""}, "------"},
+        {"deepseek_r1", {"hm ", "so</think>yes", "a", "", "", ""}, "tt----"},
+        {"gpt_oss",
+         {"<|channel|>analysis<|message|>", "hm", "<|end|>",
+          "<|start|>assistant<|channel|>final<|message|>", "yes", ""},
+         "-ttt--"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(reply_free)
+        struct reply *r =
+            reply_new(reply_find_thoughts(cases[i].thoughts), NULL, STR_NULL, ignore_part, NULL);
+        char got[7] = "";
+
+        for (size_t k = 0; k < 6; k++)
+            got[k] = reply_push(r, str_from(cases[i].pieces[k])) ? 't' : '-';
+        if (strcmp(got, cases[i].want) != 0)
+            fail_msg("case %zu: %s, not %s", i, got, cases[i].want);
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_thoughts), T(test_calls), T(test_marked_calls), T(test_both),
                     T(test_harmony), T(test_calls_that_end_thoughts), T(test_no_thoughts_expected),
-                    T(test_forced));
+                    T(test_pieces_that_are_thoughts), T(test_forced));
 }
