@@ -21,6 +21,11 @@
  * message: destroyed at that moment, it takes the process along. So a subscription that has ended is
  * retired first, and destroyed once the reader is known to be past it: the keeper asks the server for a
  * sign of life, whose answer the reader reads after all that it had begun before.
+ *
+ * A server that greets and then falls silent holds the library (3.4.1) up in its handshake without an
+ * end, be that in the keeper or in the library's own reconnecting thread, which has the connection
+ * locked meanwhile. So a link is ended by a thread of its own, for which the loop waits so long and
+ * no longer; it owns the link from then on, and frees it when the server lets go, or never.
  */
 #include "lib/net/nats_link.h"
 
@@ -30,14 +35,10 @@
 #include <time.h>
 
 #include "lib/base/digest.h"
-#include "lib/base/list.h"
-#include "lib/base/ref.h"
+#include "lib/net/nats_inbox.h"
 #include "lib/net/nats_lib.h"
-#include "lib/net/nats_outbox.h"
 
 enum {
-    QUEUE_DEFAULT = 65536,
-    QUEUE_BYTES_MAX = 256 << 20,
     BATCH_MAX = 1024, /* messages delivered before other events of the loop have their turn */
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
@@ -45,44 +46,7 @@ enum {
     HUSKS_MAX = 64, /* delivered messages that wait for being destroyed together */
     HUSK_BYTES_MAX = 1 << 20,
     PAST_MS = 1000, /* a server that does not answer the keeper holds up what is to leave so long */
-};
-
-struct message {
-    struct list link;
-    uint64_t subscription;
-    natsMsg *msg;             /* owned */
-    struct nats_message view; /* into it */
-};
-
-/* Of the newest connection. */
-enum stage {
-    OPENING, /* by the keeper; the loop still has the one before, which is closed */
-    OFFERED, /* it lies in the inbox */
-    ADOPTED, /* subscribed by the loop; the keeper sees to it that the server knows */
-    READY,
-};
-
-struct inbox {
-    struct ref ref;
-    struct loop *loop;
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* closing, lost or adopted; the outbox is not empty any more */
-    struct list messages;
-    size_t n_messages, n_bytes, max;
-    struct nats_link *link; /* loop thread only; NULL once freed */
-    bool posted;            /* a delivery is on its way */
-    bool kick_due;     /* loop thread only, as below: the keeper is told at the end of the turn */
-    struct list husks; /* messages that were delivered */
-    size_t n_husks, husk_bytes;
-    bool closing; /* takes nothing any more */
-    bool lost;    /* the library closed the connection for good */
-    bool up;      /* as the library sees it; told once the connection is READY */
-    enum stage stage;
-    natsConnection *offered; /* NULL unless OFFERED */
-    struct list retired;     /* subscriptions that have ended */
-    struct nats_outbox outbox;
-    int64_t payload_max; /* that the server takes */
-    uint64_t received, dropped, reconnects, published, dropped_out;
+    END_MS = 3000,  /* for the write deadline, and a handshake that the library does give up */
 };
 
 struct subscription {
@@ -95,12 +59,12 @@ struct subscription {
 };
 
 struct closure {
-    struct inbox *inbox;
+    struct nats_inbox *inbox;
     uint64_t subscription;
 };
 
 struct nats_link {
-    struct inbox *inbox;
+    struct nats_inbox *inbox;
     natsOptions *options;
     /* All below: loop thread only. */
     natsConnection *connection; /* NULL before the first */
@@ -112,104 +76,6 @@ struct nats_link {
     void *arg;
     bool told_up;
 };
-
-/* --- inbox ---------------------------------------------------------------------------------------- */
-
-static struct inbox *inbox_new(struct loop *l, size_t max)
-{
-    struct inbox *in = xcalloc(1, sizeof(*in));
-
-    ref_init(&in->ref);
-    in->loop = l;
-    in->max = max ? max : QUEUE_DEFAULT;
-    list_init(&in->messages);
-    list_init(&in->husks);
-    list_init(&in->retired);
-    nats_outbox_init(&in->outbox);
-    (void)pthread_mutex_init(&in->lock, NULL);
-    (void)pthread_cond_init(&in->changed, NULL);
-    return in;
-}
-
-static struct inbox *inbox_ref(struct inbox *in)
-{
-    ref_take(&in->ref);
-    return in;
-}
-
-/* The library has a thread that destroys them, which the first one wakes: many at once cost little
- * more than one. */
-static void messages_free(struct list *messages)
-{
-    LIST_FOREACH (m, messages, struct message, link) {
-        natsMsg_Destroy(m->msg);
-        free(m);
-    }
-    list_init(messages);
-}
-
-static void inbox_unref(struct inbox *in)
-{
-    if (!ref_drop(&in->ref))
-        return;
-    messages_free(&in->messages);
-    messages_free(&in->husks);
-    (void)nats_outbox_clear(&in->outbox);
-    (void)pthread_mutex_destroy(&in->lock);
-    (void)pthread_cond_destroy(&in->changed);
-    free(in);
-}
-
-static void deliver(void *arg);
-
-/* With the lock held. The loop is alive as long as the inbox is not closing. */
-static void wake_loop(struct inbox *in)
-{
-    if (in->posted || in->closing)
-        return;
-    in->posted = true;
-    loop_post(in->loop, deliver, inbox_ref(in));
-}
-
-static size_t size_of(const struct nats_message *m)
-{
-    return m->subject.len + m->reply.len + m->payload.len;
-}
-
-/* With the lock held; false when there is no room. */
-static bool append(struct inbox *in, const struct message *message)
-{
-    size_t size = size_of(&message->view);
-    struct message *m = NULL;
-
-    if (in->n_messages < in->max && in->n_bytes + size <= QUEUE_BYTES_MAX)
-        m = try_alloc(sizeof(*m));
-    if (!m)
-        return false;
-    *m = *message;
-    list_append(&in->messages, &m->link);
-    in->n_messages++;
-    in->n_bytes += size;
-    return true;
-}
-
-/* Takes what @message owns. */
-static void push(struct inbox *in, const struct message *message)
-{
-    bool taken = false;
-
-    (void)pthread_mutex_lock(&in->lock);
-    if (!in->closing) {
-        taken = append(in, message);
-        in->received++;
-        in->dropped += !taken;
-        if (taken)
-            wake_loop(in);
-    }
-    (void)pthread_mutex_unlock(&in->lock);
-    if (!taken)
-        natsMsg_Destroy(message->msg);
-}
 
 /* --- callbacks of the library --------------------------------------------------------------------- */
 
@@ -228,7 +94,7 @@ static void on_message(natsConnection *connection, natsSubscription *handle, nat
                        void *arg)
 {
     const struct closure *c = arg;
-    const struct message m = {
+    const struct nats_arrived m = {
         .subscription = c->subscription,
         .msg = msg,
         .view = {.subject = str_from(natsMsg_GetSubject(msg)),
@@ -239,19 +105,19 @@ static void on_message(natsConnection *connection, natsSubscription *handle, nat
 
     (void)connection;
     (void)handle;
-    push(c->inbox, &m);
+    nats_inbox_push(c->inbox, &m);
 }
 
 static void on_subscription_complete(void *arg)
 {
     struct closure *c = arg;
 
-    inbox_unref(c->inbox);
+    nats_inbox_unref(c->inbox);
     free(c);
 }
 
 /* @connection is up; NULL: it is down. */
-static void set_up(struct inbox *in, natsConnection *connection, bool again)
+static void set_up(struct nats_inbox *in, natsConnection *connection, bool again)
 {
     int64_t payload_max = connection ? natsConnection_GetMaxPayload(connection) : 0;
 
@@ -259,7 +125,7 @@ static void set_up(struct inbox *in, natsConnection *connection, bool again)
     in->up = connection != NULL;
     in->payload_max = payload_max;
     in->reconnects += again;
-    wake_loop(in);
+    nats_inbox_wake(in);
     (void)pthread_mutex_unlock(&in->lock);
 }
 
@@ -282,23 +148,23 @@ static void on_disconnected(natsConnection *connection, void *arg)
 /* The last callback of a connection. */
 static void on_closed(natsConnection *connection, void *arg)
 {
-    struct inbox *in = arg;
+    struct nats_inbox *in = arg;
 
     (void)connection;
     (void)pthread_mutex_lock(&in->lock);
     in->up = false;
     in->lost = true;
-    wake_loop(in);
+    nats_inbox_wake(in);
     (void)pthread_cond_signal(&in->changed);
     (void)pthread_mutex_unlock(&in->lock);
-    inbox_unref(in);
+    nats_inbox_unref(in);
 }
 
 /* The subscription may be gone by now, so that the library's own handler, which names it, is none. */
 static void on_error(natsConnection *connection, natsSubscription *handle, natsStatus error,
                      void *arg)
 {
-    struct inbox *in = arg;
+    struct nats_inbox *in = arg;
 
     (void)connection;
     (void)handle;
@@ -309,11 +175,11 @@ static void on_error(natsConnection *connection, natsSubscription *handle, natsS
 
 /* --- keeper --------------------------------------------------------------------------------------- */
 
-static void set_stage(struct inbox *in, enum stage stage)
+static void set_stage(struct nats_inbox *in, enum nats_stage stage)
 {
     (void)pthread_mutex_lock(&in->lock);
     in->stage = stage;
-    wake_loop(in);
+    nats_inbox_wake(in);
     (void)pthread_cond_signal(&in->changed);
     (void)pthread_mutex_unlock(&in->lock);
 }
@@ -321,7 +187,7 @@ static void set_stage(struct inbox *in, enum stage stage)
 /* Opens a connection, or begins to try in the background. */
 static natsStatus open_connection(struct nats_link *n, natsConnection **ret)
 {
-    struct inbox *in = inbox_ref(n->inbox); /* for on_closed() */
+    struct nats_inbox *in = nats_inbox_ref(n->inbox); /* for on_closed() */
     natsStatus status;
 
     (void)pthread_mutex_lock(&in->lock);
@@ -332,19 +198,19 @@ static natsStatus open_connection(struct nats_link *n, natsConnection **ret)
     if (status == NATS_OK)
         set_up(in, *ret, false);
     else if (status != NATS_NOT_YET_CONNECTED)
-        inbox_unref(in);
+        nats_inbox_unref(in);
     return status;
 }
 
 /* False when the link closes before the loop has adopted it. */
-static bool offer(struct inbox *in, natsConnection *connection)
+static bool offer(struct nats_inbox *in, natsConnection *connection)
 {
     bool adopted;
 
     (void)pthread_mutex_lock(&in->lock);
     in->offered = connection;
     in->stage = OFFERED;
-    wake_loop(in);
+    nats_inbox_wake(in);
     while (in->stage == OFFERED && !in->closing)
         (void)pthread_cond_wait(&in->changed, &in->lock);
     adopted = in->stage == ADOPTED;
@@ -392,7 +258,7 @@ static natsStatus send_now(natsConnection *connection, const struct nats_outgoin
 
 /* With the lock held, which is given up meanwhile. What the library learns late of a lost server it
  * would keep, and late KV events do harm. False when there was nothing to send. */
-static bool send_next(struct inbox *in, natsConnection *connection)
+static bool send_next(struct nats_inbox *in, natsConnection *connection)
 {
     struct nats_parcel *p = nats_outbox_take(&in->outbox);
     bool up = in->up && in->stage == READY, sent;
@@ -408,13 +274,20 @@ static bool send_next(struct inbox *in, natsConnection *connection)
     return true;
 }
 
-/* With the lock held; until closing, or @lost is set, or the time is over. */
-static void wait_change(struct inbox *in, uint64_t ms)
+static struct timespec time_in(uint64_t ms)
 {
-    struct timespec until;
+    struct timespec t;
 
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(ms / 1000);
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += (time_t)(ms / 1000);
+    return t;
+}
+
+/* With the lock held; until closing, or @lost is set, or the time is over. */
+static void wait_change(struct nats_inbox *in, uint64_t ms)
+{
+    struct timespec until = time_in(ms);
+
     (void)pthread_cond_timedwait(&in->changed, &in->lock, &until);
 }
 
@@ -429,7 +302,7 @@ static void free_all(struct list *subscriptions)
 }
 
 /* With the lock held, which is given up meanwhile. False when none is retired. */
-static bool free_retired(struct inbox *in, natsConnection *connection)
+static bool free_retired(struct nats_inbox *in, natsConnection *connection)
 {
     struct list these;
     bool past, up = in->up;
@@ -439,6 +312,9 @@ static bool free_retired(struct inbox *in, natsConnection *connection)
     list_init(&these);
     list_move_all(&these, &in->retired);
     (void)pthread_mutex_unlock(&in->lock);
+    LIST_FOREACH (s, &these, struct subscription, link)
+        if (s->handle)
+            (void)natsSubscription_Unsubscribe(s->handle);
     past = up && natsConnection_FlushTimeout(connection, PAST_MS) == NATS_OK;
     if (past)
         free_all(&these);
@@ -452,7 +328,7 @@ static bool free_retired(struct inbox *in, natsConnection *connection)
 }
 
 /* With the lock held, until the connection is gone or the link closes; what is to leave leaves. */
-static void serve(struct inbox *in, natsConnection *connection)
+static void serve(struct nats_inbox *in, natsConnection *connection)
 {
     while (!in->lost) {
         if (send_next(in, connection))
@@ -468,7 +344,7 @@ static void serve(struct inbox *in, natsConnection *connection)
 static void *keep(void *arg)
 {
     struct nats_link *n = arg;
-    struct inbox *in = n->inbox;
+    struct nats_inbox *in = n->inbox;
     bool closing = false;
 
     while (!closing) {
@@ -501,7 +377,7 @@ static natsStatus subscribe_now(struct nats_link *n, struct subscription *s)
     struct closure *c = xcalloc(1, sizeof(*c));
     natsStatus status;
 
-    c->inbox = inbox_ref(n->inbox);
+    c->inbox = nats_inbox_ref(n->inbox);
     c->subscription = s->id;
     status = natsConnection_Subscribe(&s->handle, n->connection, s->subject, on_message, c);
     if (status == NATS_OK)
@@ -523,7 +399,7 @@ static void disconnect(struct nats_link *n)
 
 static void adopt(struct nats_link *n)
 {
-    struct inbox *in = n->inbox;
+    struct nats_inbox *in = n->inbox;
     natsConnection *offered;
 
     (void)pthread_mutex_lock(&in->lock);
@@ -539,25 +415,25 @@ static void adopt(struct nats_link *n)
 }
 
 /* Moves what may be delivered in one turn to @ret; false when more is left. */
-static bool take_batch(struct inbox *in, struct list *ret)
+static bool take_batch(struct nats_inbox *in, struct list *ret)
 {
     bool all;
 
     (void)pthread_mutex_lock(&in->lock);
     for (size_t i = 0; i < BATCH_MAX && !list_empty(&in->messages); i++) {
-        struct message *m = LIST_ENTRY(in->messages.next, struct message, link);
+        struct nats_arrived *m = LIST_ENTRY(in->messages.next, struct nats_arrived, link);
 
         list_remove(&m->link);
         list_append(ret, &m->link);
         in->n_messages--;
-        in->n_bytes -= size_of(&m->view);
+        in->n_bytes -= nats_inbox_size_of(&m->view);
     }
     all = list_empty(&in->messages);
     (void)pthread_mutex_unlock(&in->lock);
     return all;
 }
 
-static bool is_up(struct inbox *in)
+static bool is_up(struct nats_inbox *in)
 {
     bool up;
 
@@ -578,7 +454,7 @@ static void tell_state(struct nats_link *n)
         n->state(n->arg, up);
 }
 
-static void deliver_one(struct inbox *in, const struct message *m)
+static void deliver_one(struct nats_inbox *in, const struct nats_arrived *m)
 {
     struct subscription *s = in->link ? find_subscription(in->link, m->subscription) : NULL;
 
@@ -586,25 +462,25 @@ static void deliver_one(struct inbox *in, const struct message *m)
         s->fn(s->arg, &m->view);
 }
 
-static void deliver_batch(struct inbox *in, struct list *batch)
+static void deliver_batch(struct nats_inbox *in, struct list *batch)
 {
-    LIST_FOREACH (m, batch, struct message, link) {
+    LIST_FOREACH (m, batch, struct nats_arrived, link) {
         deliver_one(in, m);
         list_remove(&m->link);
         list_append(&in->husks, &m->link);
         in->n_husks++;
-        in->husk_bytes += size_of(&m->view);
+        in->husk_bytes += nats_inbox_size_of(&m->view);
     }
     if (in->n_husks < HUSKS_MAX && in->husk_bytes < HUSK_BYTES_MAX)
         return;
-    messages_free(&in->husks);
+    nats_inbox_free_messages(&in->husks);
     in->n_husks = in->husk_bytes = 0;
 }
 
 /* A callback may free the link: only the inbox is certain to live through this. */
 static void deliver(void *arg)
 {
-    struct inbox *in = arg;
+    struct nats_inbox *in = arg;
     struct list batch;
 
     list_init(&batch);
@@ -617,14 +493,15 @@ static void deliver(void *arg)
     }
     if (!take_batch(in, &batch)) {
         (void)pthread_mutex_lock(&in->lock);
-        wake_loop(in);
+        nats_inbox_wake(in);
         (void)pthread_mutex_unlock(&in->lock);
     }
     deliver_batch(in, &batch);
-    inbox_unref(in);
+    nats_inbox_unref(in);
 }
 
-static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf, struct inbox *in)
+static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf,
+                              struct nats_inbox *in)
 {
     natsStatus s = nats_lib_options(o, conf);
 
@@ -642,7 +519,7 @@ int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_li
     natsStatus status;
 
     nats_lib_open();
-    n->inbox = inbox_new(l, conf->queue_max);
+    n->inbox = nats_inbox_new(l, deliver, conf->queue_max);
     n->inbox->link = n;
     n->state = conf->state;
     n->arg = conf->arg;
@@ -661,35 +538,75 @@ int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_li
     return 0;
 }
 
-struct nats_link *nats_link_free(struct nats_link *n)
+/* Of a thread of its own: every call may wait for the server. */
+static void *end(void *arg)
 {
+    struct nats_link *n = arg;
+    struct nats_inbox *in = n->inbox;
     bool ready;
 
-    if (!n)
-        return NULL;
-    (void)pthread_mutex_lock(&n->inbox->lock);
-    n->inbox->closing = true;
-    ready = n->inbox->stage == READY;
-    (void)pthread_cond_signal(&n->inbox->changed);
-    (void)pthread_mutex_unlock(&n->inbox->lock);
+    (void)pthread_mutex_lock(&in->lock);
+    ready = in->stage == READY;
+    (void)pthread_mutex_unlock(&in->lock);
     if (!ready) /* it ends a flush that the keeper may be in */
         natsConnection_Close(n->connection);
     if (n->keeper_runs)
         (void)pthread_join(n->keeper, NULL);
     natsConnection_Close(n->connection); /* which waits for the library's reader */
-    n->inbox->link = NULL;
     free_all(&n->subscriptions);
-    free_all(&n->inbox->retired);
+    free_all(&in->retired);
     natsConnection_Destroy(n->connection);
-    natsConnection_Destroy(n->inbox->offered);
+    natsConnection_Destroy(in->offered);
     natsOptions_Destroy(n->options);
-    inbox_unref(n->inbox);
     free(n);
+    (void)pthread_mutex_lock(&in->lock);
+    in->ended = true;
+    (void)pthread_cond_signal(&in->has_ended);
+    (void)pthread_mutex_unlock(&in->lock);
+    nats_inbox_unref(in);
     return NULL;
 }
 
-/* The keeper destroys it. */
-static void retire(struct inbox *in, struct subscription *s)
+/* False when the server holds the link up, and the thread with it. */
+static bool wait_end(struct nats_inbox *in)
+{
+    struct timespec until = time_in(END_MS);
+    int r = 0;
+    bool ended;
+
+    (void)pthread_mutex_lock(&in->lock);
+    while (!in->ended && r == 0)
+        r = pthread_cond_timedwait(&in->has_ended, &in->lock, &until);
+    ended = in->ended;
+    (void)pthread_mutex_unlock(&in->lock);
+    return ended;
+}
+
+struct nats_link *nats_link_free(struct nats_link *n)
+{
+    struct nats_inbox *in;
+    pthread_t ending;
+
+    if (!n)
+        return NULL;
+    in = nats_inbox_ref(n->inbox);
+    in->link = NULL;
+    (void)pthread_mutex_lock(&in->lock);
+    in->closing = true;
+    (void)pthread_cond_signal(&in->changed);
+    (void)pthread_mutex_unlock(&in->lock);
+    if (pthread_create(&ending, NULL, end, n) != 0)
+        (void)end(n);
+    else if (wait_end(in))
+        (void)pthread_join(ending, NULL);
+    else
+        (void)pthread_detach(ending);
+    nats_inbox_unref(in);
+    return NULL;
+}
+
+/* The keeper tells the server and destroys it: the library's lock may be held up by a handshake. */
+static void retire(struct nats_inbox *in, struct subscription *s)
 {
     list_remove(&s->link);
     (void)pthread_mutex_lock(&in->lock);
@@ -726,26 +643,24 @@ void nats_link_unsubscribe(struct nats_link *n, uint64_t id)
 
     if (!s)
         return;
-    if (s->handle)
-        (void)natsSubscription_Unsubscribe(s->handle);
     retire(n->inbox, s);
 }
 
 /* Once for all that a turn published: each time costs two threads a switch. */
 static void kick_keeper(void *arg)
 {
-    struct inbox *in = arg;
+    struct nats_inbox *in = arg;
 
     in->kick_due = false;
     (void)pthread_mutex_lock(&in->lock);
     (void)pthread_cond_signal(&in->changed);
     (void)pthread_mutex_unlock(&in->lock);
-    inbox_unref(in);
+    nats_inbox_unref(in);
 }
 
 int nats_link_send(struct nats_link *n, const struct nats_outgoing *out)
 {
-    struct inbox *in = n->inbox;
+    struct nats_inbox *in = n->inbox;
     int r = 0;
 
     (void)pthread_mutex_lock(&in->lock);
@@ -759,7 +674,7 @@ int nats_link_send(struct nats_link *n, const struct nats_outgoing *out)
     (void)pthread_mutex_unlock(&in->lock);
     if (r == 0 && !in->kick_due) {
         in->kick_due = true;
-        loop_defer(in->loop, kick_keeper, inbox_ref(in));
+        loop_defer(in->loop, kick_keeper, nats_inbox_ref(in));
     }
     return r;
 }
@@ -771,7 +686,7 @@ int nats_link_publish(struct nats_link *n, const char *subject, struct str paylo
 
 struct nats_link_stats nats_link_stats(const struct nats_link *n)
 {
-    struct inbox *in = n->inbox;
+    struct nats_inbox *in = n->inbox;
     struct nats_link_stats stats;
 
     (void)pthread_mutex_lock(&in->lock);

@@ -52,7 +52,8 @@ typedef void (*nats_link_fn)(void *arg, const struct nats_message *m);
 MUST_CHECK int nats_link_start(struct nats_link **ret, struct loop *l,
                                const struct nats_link_conf *conf, struct err *e);
 /* Sends what was published, for a second at most, and stops the library's threads for this link; no
- * callback comes after it. */
+ * callback comes after it. Returns within seconds: threads that a server holds up in the handshake are
+ * left behind, and end when it lets go of the connection. */
 struct nats_link *nats_link_free(struct nats_link *n);
 /* Survives reconnects. Returns an id for nats_link_unsubscribe(). Wildcards allowed. */
 MUST_CHECK int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn fn,
