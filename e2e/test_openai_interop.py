@@ -363,17 +363,26 @@ EDGES = [{}, *({key: value} for key, values in {
     "model": ["nope", "", 5], "messages": [[], "x", [{"role": "user"}], [{"role": "alien", "content": "x"}], [{"content": "x"}]],
     "foo": [1], "temperature": [3, -0.1, "1", None, 0], "top_p": [1.5, 0, 1], "frequency_penalty": [2.5], "presence_penalty": [-3],
     "repetition_penalty": [0, 2.5], "min_p": [2], "top_k": [0, -1, -2], "n": [0, 129], "logit_bias": [{"5": 101}, {"a": 1}, {"5": 1}],
-    "top_logprobs": [2], "stop": [["a"] * 5, [""], "", "a"], "tools": [[{"type": "function"}], [TOOL]],
+    "top_logprobs": [2], "stop": [["a"] * 5, [""], "", "a", [5], 5, ["a", 5], [-5], [1.5]], "tools": [[{"type": "function"}], [TOOL]],
     "tool_choice": ["f", "required", TOOL], "max_tokens": [-1, "1"], "max_completion_tokens": [0], "user": [""],
     "stream_options": [{"include_usage": True}, {}], "function_call": ["auto"], "seed": ["a", -1], "stream": ["yes"],
-    "min_tokens": [-1], "ignore_eos": ["x"], "reasoning_effort": ["low"], "continue_final_message": [True, False],
+    "min_tokens": [-1], "ignore_eos": ["x"], "reasoning_effort": ["low", "none", "max", "nope", "High", "", 5], "continue_final_message": [True, False],
     "add_generation_prompt": [True, False], "metadata": [{"a": "b"}], "store": [True], "service_tier": ["auto"],
     "parallel_tool_calls": [False], "prompt_cache_key": ["x"], "logprobs": [1, True], "best_of": [2], "echo": [True],
     "chat_template_kwargs": [{"a": 1}, 5], "include_stop_str_in_output": [True], "priority": [1], "skip_special_tokens": [False],
+    "stop_token_ids": [[5], [], 5, ["a"], [-1]], "allowed_token_ids": [[5], [], "x"], "cache_salt": ["x", "", 5],
+    "thinking": [True, {"type": "enabled", "budget_tokens": 9}, {"type": "disabled"}, {"type": "foo"}],
+    "mm_processor_kwargs": [{"a": 1}, 5], "prompt_logprobs": [1, 0, -1, "a"],
+    "response_format": [{"type": "text"}, {"type": "json_object"}, {"type": "nope"}, {}, {"type": 5}, {"type": "json_schema"},
+                        *({"type": "json_schema", "json_schema": schema} for schema in
+                          ({}, {"name": "a"}, {"schema": {}}, {"name": "a", "schema": {"type": "object"}}))],
+    "nvext": [{}, {"annotations": "x"}, {"annotations": ["x"]}, {"extra_fields": "timing"}, {"cache_salt": "x"}],
 }.items() for value in values)]
 PROMPTS = [{}, *({key: value} for key, values in {
     "model": ["nope"], "prompt": ["", [], 5, None, ["a", 1], [[]], [1, 2], ["a"] * 129], "logprobs": [6, 5], "best_of": [21],
-    "echo": [True], "stream_options": [{}], "foo": [1], "user": [""], "suffix": ["x"], "messages": [[]]}.items() for value in values),
+    "echo": [True], "stream_options": [{}], "foo": [1], "user": [""], "suffix": ["x"], "messages": [[]],
+    "stop": [[5]], "stop_token_ids": [[5]], "allowed_token_ids": [[5]], "cache_salt": ["x"], "prompt_logprobs": [1],
+    "max_tokens": [0], "thinking": [True], "mm_processor_kwargs": [{}], "response_format": [{"type": "text"}]}.items() for value in values),
     {"n": 2, "temperature": 0}, {"best_of": 1, "n": 2}, {"prompt": ["a"] * 65, "n": 2}, {"guided_regex": "a", "guided_json": {}}]
 RAW = ["{", "", "[]", "null", "{}", '{"model":"example"}', '{"model":"example","messages":[],"prompt":""} x']
 
@@ -388,6 +397,56 @@ def test_how_a_prompt_ends(rig):
                                             "nvext": {"annotations": ["formatted_prompt"]}, **end})
             told.append((status, status == 200 and events(text)[0]["formatted_prompt"]))
         assert told[0] == told[1], end
+
+
+def told(body):
+    """What a worker is told beside the prompt, without what is null or for the parsers of 1.6.1 alone."""
+    extra = {k: v for k, v in (body.get("extra_args") or {}).items() if k in ("nvext", "sampling_options")}
+    routing = {"cache_salt": (body.get("routing") or {}).get("cache_salt")}
+    return without_null({**{k: body.get(k) for k in ("stop_conditions", "sampling_options", "output_options", "mm_processor_kwargs")},
+                         "extra_args": extra or None, "routing": routing})
+
+
+def test_what_workers_of_1_x_are_told(rig):
+    rig.start()
+    rig.says(["hi", ""])
+    theirs, ours = rig.reference(NEWEST), rig.ours()
+    plain = None
+    for more in ({}, {"stop_token_ids": [5, 6]}, {"stop": [5], "stop_token_ids": [7]}, {"stop_token_ids": [7], "stop": [5]},
+                 {"stop_token_ids": [5], "ignore_eos": True}, {"stop_token_ids": []}, {"allowed_token_ids": [5, 6]},
+                 {"cache_salt": "a"}, {"cache_salt": "a", "nvext": {"cache_salt": "b"}}, {"prompt_logprobs": 2},
+                 {"cache_salt": "a", "allowed_token_ids": [5]}, {"mm_processor_kwargs": {"a": [1, {"b": "c"}]}}):
+        bodies = []
+        for front in (theirs, ours):
+            front.answer(**more)
+            bodies.append(told(rig.worker.bodies[-1]))
+        assert bodies[0] == bodies[1], more
+        plain = plain or bodies[1]
+        assert (bodies[1] != plain) == bool(more), more
+
+
+@pytest.mark.parametrize("more", [{"stop_token_ids": [302]}, {"stop": [302]}, {"stop_token_ids": [302], "min_tokens": 10},
+                                  {"stop_token_ids": [302], "ignore_eos": True}, {"stop_token_ids": [301, 9]}])
+def test_ids_that_stop(rig, more):
+    """Of a worker that goes on behind them."""
+    rig.start()
+    theirs, ours = rig.reference(NEWEST), rig.ours()
+    rig.say = [{"token_ids": [token]} for token in (300, 301, 302, 303)]
+    rig.say[-1]["finish_reason"] = "length"
+    want = said(theirs.answer(**more))
+    assert want[0] and said(ours.answer(**more)) == want
+    assert said(ours.answer(stream=True, **more)) == want
+
+
+def test_thinking_reaches_the_template(rig):
+    """Which asks for it by the names of chat_template_kwargs."""
+    rig.start(thoughts="deepseek_r1")
+    ours = rig.ours()
+    rig.says(["yes", ""])
+    assert said(ours.answer())[:2] == ("", "yes")
+    for off in (False, {"type": "disabled"}):
+        assert said(ours.answer(thinking=off))[:2] == said(ours.answer(chat_template_kwargs={"thinking": False}))[:2] == ("yes", "")
+    assert said(ours.answer(thinking={"type": "enabled"}))[:2] == ("", "yes")
 
 
 def test_edges_of_requests(rig):

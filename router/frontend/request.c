@@ -560,7 +560,9 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
         .mdc_sum = str_from(rq->m->card->mdc_sum),
         .annotations = in->annotations,
         .n_annotations = in->n_annotations,
-        .has_routing = in->has_nvext || rq->m->card->lora_name,
+        .has_routing = in->has_nvext || in->cache_salt.len || rq->m->card->lora_name,
+        .extra_args_json = in->extra_args_json,
+        .mm_processor_kwargs_json = in->mm_processor_kwargs_json,
     };
 
     if (in->stop.max_tokens.set)
@@ -569,6 +571,7 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
         ret->stop.min_tokens.v -= MIN(in->stop.min_tokens.v, rq->n_replayed);
     if (in->stop.ignore_eos.set && in->stop.ignore_eos.v) {
         ret->stop.stop = NULL;
+        ret->stop.ids = NULL;
         ret->n_eos_token_ids = 0;
     } else {
         ret->stop.hidden_ids = rq->m->eos_ids;
@@ -579,7 +582,8 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
                                            .decode_worker_id = in->decode_worker_id,
                                            .enable_local_updates = in->enable_local_updates,
                                            .expected_output_tokens = in->expected_output_tokens,
-                                           .lora_name = str_from(rq->m->card->lora_name)};
+                                           .lora_name = str_from(rq->m->card->lora_name),
+                                           .cache_salt = in->cache_salt};
 }
 
 /* Tells a decode worker that has prefill workers beside it to compute this prompt itself. */

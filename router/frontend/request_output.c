@@ -28,6 +28,21 @@ static void tell_workers(struct request *rq)
                            decode);
 }
 
+/* The model's and the request's. */
+static const uint32_t *stop_ids(struct request *rq)
+{
+    const struct engine_stop *stop = &rq->in.stop;
+    size_t n = rq->m->n_eos_ids;
+    uint32_t *ids;
+
+    if (!stop->n_ids)
+        return rq->m->eos_ids;
+    ids = arena_alloc(rq->arena, (n + stop->n_ids) * sizeof(*ids));
+    memcpy(ids, rq->m->eos_ids, n * sizeof(*ids));
+    memcpy(ids + n, stop->ids, stop->n_ids * sizeof(*ids));
+    return ids;
+}
+
 static void start_decoding(struct request *rq)
 {
     const struct openai_request *in = &rq->in;
@@ -42,8 +57,8 @@ static void start_decoding(struct request *rq)
     rq->rules = (struct stop_rules){
         .strings = in->stop.stop,
         .n_strings = ignore_eos ? 0 : in->stop.n_stop,
-        .hidden_ids = rq->m->eos_ids,
-        .n_hidden_ids = ignore_eos ? 0 : rq->m->n_eos_ids,
+        .hidden_ids = stop_ids(rq),
+        .n_hidden_ids = ignore_eos ? 0 : rq->m->n_eos_ids + in->stop.n_ids,
         .min_tokens = in->stop.min_tokens.set ? in->stop.min_tokens.v : 0,
         .include_string = in->sampling.include_stop_str_in_output.set &&
                           in->sampling.include_stop_str_in_output.v,

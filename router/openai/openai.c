@@ -154,7 +154,20 @@ static bool key_stream_options(struct openai_reader *rd, const char *key)
     return true;
 }
 
-static bool key_stop(struct openai_reader *rd, const char *key)
+static bool read_stop_ids(struct openai_reader *rd, const char *key)
+{
+    uint32_t *ids;
+
+    if (!read_ids(rd, key, &ids, &rd->r->stop.n_ids))
+        return false;
+    rd->r->stop.ids = ids;
+    return rd->r->stop.n_ids <= LIST_MAX
+               ? true
+               : api_fail(rd->e, 400, key, "Validation: %s has more than %d entries", key,
+                          LIST_MAX);
+}
+
+static bool stop_strings(struct openai_reader *rd, const char *key)
 {
     struct str *list;
     size_t n;
@@ -167,6 +180,28 @@ static bool key_stop(struct openai_reader *rd, const char *key)
     rd->r->stop.stop = list;
     rd->r->stop.n_stop = n;
     return true;
+}
+
+/* Strings, or ids as in 1.x, which then go before stop_token_ids. */
+static bool key_stop(struct openai_reader *rd, const char *key)
+{
+    struct json_pull ahead = rd->p;
+
+    if (json_pull_peek(&ahead) != JSON_KIND_ARRAY || !json_pull_array(&ahead) ||
+        !json_pull_element(&ahead) || json_pull_peek(&ahead) != JSON_KIND_NUMBER)
+        return stop_strings(rd, key);
+    rd->has_stop_ids = true;
+    return json_pull_array(&rd->p) && read_stop_ids(rd, key);
+}
+
+static bool key_stop_token_ids(struct openai_reader *rd, const char *key)
+{
+    if (rd->has_stop_ids) {
+        json_pull_skip(&rd->p, NULL);
+        return true;
+    }
+    return openai_expect(rd, key, JSON_KIND_ARRAY, "an array") && json_pull_array(&rd->p) &&
+           read_stop_ids(rd, key);
 }
 
 static bool key_max_tokens(struct openai_reader *rd, const char *key)
@@ -387,6 +422,69 @@ static bool key_response_format(struct openai_reader *rd, const char *key)
     return read_raw(rd, key, JSON_KIND_OBJECT, "an object", &rd->r->guided.response_format);
 }
 
+static bool key_effort(struct openai_reader *rd, const char *key)
+{
+    static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    struct str word;
+
+    if (!openai_read_string(rd, key, &word))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (str_is(word, words[i]))
+            return true;
+    return openai_wrong_type(rd, key, "none, minimal, low, medium, high, xhigh or max");
+}
+
+/* true, false, {"type":"enabled"} or {"type":"disabled"} */
+static bool key_thinking(struct openai_reader *rd, const char *key)
+{
+    struct opt_bool *at = &rd->r->thinking;
+    struct str text, type;
+
+    at->set = true;
+    if (json_pull_peek(&rd->p) == JSON_KIND_BOOL)
+        return openai_read_bool(rd, key, &at->v);
+    if (!read_raw(rd, key, JSON_KIND_OBJECT, "a boolean or an object", &text))
+        return false;
+    type = json_pull_member(text, "type");
+    at->v = str_is(type, "\"enabled\"");
+    return at->v || str_is(type, "\"disabled\"")
+               ? true
+               : openai_wrong_type(rd, key, "the type \"enabled\" or \"disabled\"");
+}
+
+static bool key_cache_salt(struct openai_reader *rd, const char *key)
+{
+    struct str salt;
+
+    if (!openai_read_string(rd, key, &salt))
+        return false;
+    if (!rd->r->cache_salt.len || !rd->has_salt_of_nvext)
+        rd->r->cache_salt = salt;
+    return true;
+}
+
+static bool key_allowed_ids(struct openai_reader *rd, const char *key)
+{
+    struct json_pull ahead = rd->p;
+    uint32_t *ids;
+    size_t n;
+
+    return openai_expect(rd, key, JSON_KIND_ARRAY, "an array") && json_pull_array(&rd->p) &&
+           read_ids(rd, key, &ids, &n) && json_pull_skip(&ahead, &rd->r->allowed_token_ids_json);
+}
+
+static bool key_media_args(struct openai_reader *rd, const char *key)
+{
+    (void)key;
+    return json_pull_skip(&rd->p, &rd->r->mm_processor_kwargs_json);
+}
+
+static bool key_prompt_logprobs(struct openai_reader *rd, const char *key)
+{
+    return openai_read_u64(rd, key, UINT32_MAX, &rd->r->output.prompt_logprobs);
+}
+
 static bool key_functions(struct openai_reader *rd, const char *key)
 {
     return api_fail(rd->e, 501, key, "`%s` is not supported: use `tools`", key);
@@ -433,6 +531,9 @@ static bool nvext_list(struct openai_reader *rd, struct str name)
     struct str *fields;
     size_t n;
 
+    if (!openai_expect(rd, str_is(name, "annotations") ? "annotations" : "extra_fields",
+                       JSON_KIND_ARRAY, "an array of strings"))
+        return false;
     if (str_is(name, "annotations")) {
         if (!openai_read_strings(rd, "annotations", LIST_MAX, &r->annotations, &r->n_annotations))
             return false;
@@ -543,6 +644,9 @@ static bool key_nvext(struct openai_reader *rd, const char *key)
             ok = openai_expect(rd, "token_data", JSON_KIND_ARRAY, "an array") &&
                  json_pull_array(&rd->p) &&
                  read_ids(rd, "token_data", &r->token_data, &r->n_token_data);
+        } else if (str_is(name, "cache_salt")) {
+            rd->has_salt_of_nvext = true;
+            ok = openai_read_string(rd, "cache_salt", &r->cache_salt);
         } else if (str_is(name, "greed_sampling")) {
             ok = openai_read_bool(rd, "greed_sampling", &r->greedy);
         } else if (str_is(name, "enable_local_updates")) {
@@ -573,6 +677,10 @@ static const struct {
     {"min_tokens", API_CHAT | API_COMPLETIONS, key_min_tokens},
     {"ignore_eos", API_CHAT | API_COMPLETIONS, key_ignore_eos},
     {"stop", API_CHAT | API_COMPLETIONS, key_stop},
+    {"stop_token_ids", API_CHAT | API_COMPLETIONS, key_stop_token_ids},
+    {"allowed_token_ids", API_CHAT | API_COMPLETIONS, key_allowed_ids},
+    {"prompt_logprobs", API_CHAT | API_COMPLETIONS, key_prompt_logprobs},
+    {"cache_salt", API_CHAT | API_COMPLETIONS, key_cache_salt},
     {"temperature", API_CHAT | API_COMPLETIONS, key_temperature},
     {"top_p", API_CHAT | API_COMPLETIONS, key_top_p},
     {"top_k", API_CHAT | API_COMPLETIONS, key_top_k},
@@ -610,7 +718,9 @@ static const struct {
     {"metadata", API_CHAT | API_COMPLETIONS, key_ignored},
     {"store", API_CHAT, key_ignored},
     {"service_tier", API_CHAT, key_ignored},
-    {"reasoning_effort", API_CHAT, key_ignored},
+    {"reasoning_effort", API_CHAT, key_effort},
+    {"thinking", API_CHAT, key_thinking},
+    {"mm_processor_kwargs", API_CHAT, key_media_args},
     {"modalities", API_CHAT, key_ignored},
     {"prediction", API_CHAT, key_ignored},
     {"prompt_cache_key", API_CHAT, key_ignored},
@@ -634,35 +744,6 @@ static bool read_key(struct openai_reader *rd, struct str name)
                    arena_strdup(rd->arena, str_head(name, 64)));
     json_pull_skip(&rd->p, NULL);
     return true;
-}
-
-static bool guide(struct openai_request *r, struct arena *a, struct api_error *e)
-{
-    AUTO(buf_done) struct buf out = BUF_NULL;
-
-    if (!guided_put(&r->guided, r->tool_choice, r->named_tool, r->tools, &out))
-        return api_fail(e, 400, "guided_json",
-                        "Validation: only one of guided_json, guided_regex, guided_choice and "
-                        "guided_grammar can be set");
-    if (out.len)
-        r->sampling.guided_decoding_json = str_from(arena_strdup(a, buf_str(&out)));
-    return true;
-}
-
-/* What the two APIs name differently, in the engine's terms. */
-static void settle(struct openai_request *r)
-{
-    r->stop.max_tokens = r->max_completion_tokens.set ? r->max_completion_tokens : r->max_tokens;
-    if (r->n_prompts)
-        r->prompt = r->prompts[0];
-    if (r->greedy)
-        r->sampling.temperature.set = r->sampling.top_p.set = false;
-    if (r->wants_logprobs)
-        r->output.logprobs = r->top_logprobs.set ? r->top_logprobs : OPT_U64(1);
-    if (r->api == API_COMPLETIONS && r->logprobs.set)
-        r->output.logprobs = r->logprobs;
-    if (r->echo)
-        r->output.prompt_logprobs = OPT_U64(1);
 }
 
 bool openai_request_parse(enum api api, struct str body, struct arena *a,
@@ -695,12 +776,7 @@ bool openai_request_parse(enum api api, struct str body, struct arena *a,
         (void)api_fail(e, 400, NULL, "Validation: Unsupported parameter(s): %s",
                        buf_cstr(&rd.unknown));
     buf_done(&rd.unknown);
-    if (e->status == 0 && openai_check(ret, e))
-        (void)guide(ret, a, e);
-    if (e->status != 0)
-        return false;
-    settle(ret);
-    return true;
+    return e->status == 0 && openai_check(ret, e) && openai_settle(ret, a, e);
 }
 
 void openai_request_done(struct openai_request *r)

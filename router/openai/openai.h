@@ -56,6 +56,10 @@ struct openai_request {
     enum tool_choice tool_choice;
     struct str named_tool; /* of TOOL_NAMED */
     struct guided guided;
+    /* of 1.x; empty = absent */
+    struct str cache_salt, extra_args_json, mm_processor_kwargs_json;
+    struct str allowed_token_ids_json;
+    struct opt_bool thinking;
 
     /* nvext */
     bool has_nvext, greedy;

@@ -109,7 +109,34 @@ static bool check_end(const struct openai_request *r, struct api_error *e)
                : true;
 }
 
+static bool check_format(const struct openai_request *r, struct api_error *e)
+{
+    struct str format = r->guided.response_format, type = json_pull_member(format, "type");
+    struct str schema = json_pull_member(format, "json_schema");
+
+    if (!format.len || str_is(type, "\"text\"") || str_is(type, "\"json_object\""))
+        return true;
+    if (!str_is(type, "\"json_schema\""))
+        return api_fail(e, 400, "response_format",
+                        "Failed to deserialize the JSON body into the target type: "
+                        "response_format: expected the type text, json_object or json_schema");
+    return json_pull_member(schema, "name").len && json_pull_member(schema, "schema").len
+               ? true
+               : api_fail(e, 400, "response_format",
+                          "Failed to deserialize the JSON body into the target type: "
+                          "response_format.json_schema: expected name and schema");
+}
+
+/* As both releases; of chat only 1.6.1 refuses it, and clients of 0.9.0 are served. */
+static bool check_length(const struct openai_request *r, struct api_error *e)
+{
+    return r->api == API_COMPLETIONS && r->max_tokens.set && r->max_tokens.v == 0
+               ? api_fail(e, 400, "max_tokens", "Validation: max_tokens must be greater than 0")
+               : true;
+}
+
 bool openai_check(const struct openai_request *r, struct api_error *e)
 {
-    return check_subject(r, e) && check_messages(r, e) && check_tools(r, e) && check_end(r, e);
+    return check_subject(r, e) && check_messages(r, e) && check_tools(r, e) && check_end(r, e) &&
+           check_format(r, e) && check_length(r, e);
 }

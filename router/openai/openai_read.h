@@ -13,11 +13,14 @@ struct openai_reader {
     struct arena *arena;
     struct openai_request *r;
     struct api_error *e;
-    struct buf unknown; /* names of keys outside the table */
+    struct buf unknown;                   /* names of keys outside the table */
+    bool has_stop_ids, has_salt_of_nvext; /* which go before stop_token_ids and cache_salt */
 };
 
 /* Over several keys, when all are read: false with @e filled. */
 bool openai_check(const struct openai_request *r, struct api_error *e);
+/* And then: what they mean together. False with @e filled. */
+bool openai_settle(struct openai_request *r, struct arena *a, struct api_error *e);
 bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *want);
 bool openai_out_of_range(struct openai_reader *rd, const char *key, const char *range);
 /* Whether a value of that kind comes next. Text that is no JSON at all is reported at the end. */

@@ -93,69 +93,103 @@ static void several_prompts_and_choices(void **state)
     assert_int_equal(e.status, 400);
 }
 
-static void bad_requests_are_told_what_is_wrong(void **state)
+static void what_only_newer_workers_know(void **state)
 {
-#define M "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
-    static const struct {
-        const char *body;
-        int status;
-        const char *text; /* start of the message */
-    } cases[] = {
-        {"{\"model\":", 400, "Failed to parse the request body as JSON: "},
-        {"", 400, "Failed to parse the request body as JSON: "},
-        {"[]", 400, "The request body must be a JSON object"},
-        {"{" M "}x", 400, "Failed to parse the request body as JSON: "},
-        {"{" M ",\"foo\":1,\"bar\":2}", 400, "Validation: Unsupported parameter(s): `foo`, `bar`"},
-        {"{\"messages\":[{\"role\":\"user\"}]}", 400, "Validation: model must not be empty"},
-        {"{\"model\":\"m\",\"messages\":[]}", 400, "Validation: messages must not be empty"},
-        {"{\"model\":\"m\",\"messages\":\"x\"}", 400,
-         "Failed to deserialize the JSON body into the target type: messages: expected an array"},
-        {"{\"model\":\"m\",\"messages\":[{\"content\":\"x\"}]}", 400,
-         "Failed to deserialize the JSON body into the target type: messages[0]: missing field "
-         "`role`"},
-        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":7}]}", 400,
-         "Failed to deserialize the JSON body into the target type: messages[0]: content: "
-         "expected"},
-        {"{\"model\":7,\"messages\":[]}", 400,
-         "Failed to deserialize the JSON body into the target type: model: expected a string"},
-        {"{" M ",\"temperature\":-0.1}", 400,
-         "Validation: temperature must be between 0 and 2, got -0.1"},
-        {"{" M ",\"top_k\":-2}", 400, "Validation: top_k must be at least -1"},
-        {"{" M ",\"top_p\":0}", 400, "Validation: top_p must be above 0"},
-        {"{" M ",\"logit_bias\":{\"a\":1}}", 400, "Validation: logit_bias must be by token ids"},
-        {"{" M ",\"continue_final_message\":true}", 400,
-         "Validation: continue_final_message needs add_generation_prompt false"},
-        {"{" M ",\"stream_options\":{}}", 400, "Validation: stream_options needs stream"},
-        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}", 400,
-         "Failed to deserialize the JSON body into the target type: messages[0]: missing field "
-         "`content`"},
-        {"{" M ",\"max_tokens\":-1}", 400,
-         "Failed to deserialize the JSON body into the target type: max_tokens: expected a "
-         "non-negative whole number"},
-        {"{" M ",\"max_tokens\":1e99}", 400,
-         "Failed to deserialize the JSON body into the target type: max_tokens"},
-        {"{" M ",\"max_completion_tokens\":0}", 400,
-         "Validation: max_completion_tokens must be greater than 0"},
-        {"{" M ",\"stop\":\"\"}", 400, "Validation: stop sequences must not be empty"},
-        {"{" M ",\"n\":129}", 400, "Validation: n must be 1"},
-        {"{" M ",\"stream_options\":{\"include_usage\":true}}", 400,
-         "Validation: stream_options needs stream"},
-        {"{" M ",\"logit_bias\":{\"5\":101}}", 400,
-         "Validation: logit_bias must be between -100 and 100, got 101"},
-        {"{" M ",\"functions\":[]}", 501, "`functions` is not supported"},
-    };
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct openai_request r;
+    struct api_error e;
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    assert_true(parse(API_COMPLETIONS,
+                      "{\"model\":\"m\",\"prompt\":\"x\",\"stop\":[5,6],\"stop_token_ids\":[7],"
+                      "\"nvext\":{\"cache_salt\":\"b\"},\"cache_salt\":\"a\","
+                      "\"allowed_token_ids\":[1, 2],\"echo\":true,\"prompt_logprobs\":3}",
+                      a, &r, &e));
+    assert_int_equal(r.stop.n_ids, 2);
+    assert_int_equal(r.stop.ids[1], 6);
+    assert_int_equal(r.output.prompt_logprobs.v, 3);
+    assert_true(str_is(r.cache_salt, "b"));
+    assert_true(str_is(r.extra_args_json, "{\"nvext\":{\"cache_salt\":\"b\"},\"sampling_options\":{"
+                                          "\"allowed_token_ids\":[1, 2]}}"));
+    openai_request_done(&r);
+}
+
+#define M "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+static const struct {
+    const char *body;
+    int status;
+    const char *text; /* start of the message */
+} BAD[] = {
+    {"{\"model\":", 400, "Failed to parse the request body as JSON: "},
+    {"", 400, "Failed to parse the request body as JSON: "},
+    {"[]", 400, "The request body must be a JSON object"},
+    {"{" M "}x", 400, "Failed to parse the request body as JSON: "},
+    {"{" M ",\"foo\":1,\"bar\":2}", 400, "Validation: Unsupported parameter(s): `foo`, `bar`"},
+    {"{\"messages\":[{\"role\":\"user\"}]}", 400, "Validation: model must not be empty"},
+    {"{\"model\":\"m\",\"messages\":[]}", 400, "Validation: messages must not be empty"},
+    {"{\"model\":\"m\",\"messages\":\"x\"}", 400,
+     "Failed to deserialize the JSON body into the target type: messages: expected an array"},
+    {"{\"model\":\"m\",\"messages\":[{\"content\":\"x\"}]}", 400,
+     "Failed to deserialize the JSON body into the target type: messages[0]: missing field "
+     "`role`"},
+    {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":7}]}", 400,
+     "Failed to deserialize the JSON body into the target type: messages[0]: content: "
+     "expected"},
+    {"{\"model\":7,\"messages\":[]}", 400,
+     "Failed to deserialize the JSON body into the target type: model: expected a string"},
+    {"{" M ",\"temperature\":-0.1}", 400,
+     "Validation: temperature must be between 0 and 2, got -0.1"},
+    {"{" M ",\"top_k\":-2}", 400, "Validation: top_k must be at least -1"},
+    {"{" M ",\"top_p\":0}", 400, "Validation: top_p must be above 0"},
+    {"{" M ",\"logit_bias\":{\"a\":1}}", 400, "Validation: logit_bias must be by token ids"},
+    {"{" M ",\"continue_final_message\":true}", 400,
+     "Validation: continue_final_message needs add_generation_prompt false"},
+    {"{" M ",\"stream_options\":{}}", 400, "Validation: stream_options needs stream"},
+    {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}", 400,
+     "Failed to deserialize the JSON body into the target type: messages[0]: missing field "
+     "`content`"},
+    {"{" M ",\"max_tokens\":-1}", 400,
+     "Failed to deserialize the JSON body into the target type: max_tokens: expected a "
+     "non-negative whole number"},
+    {"{" M ",\"max_tokens\":1e99}", 400,
+     "Failed to deserialize the JSON body into the target type: max_tokens"},
+    {"{" M ",\"max_completion_tokens\":0}", 400,
+     "Validation: max_completion_tokens must be greater than 0"},
+    {"{" M ",\"stop\":\"\"}", 400, "Validation: stop sequences must not be empty"},
+    {"{" M ",\"n\":129}", 400, "Validation: n must be 1"},
+    {"{" M ",\"stream_options\":{\"include_usage\":true}}", 400,
+     "Validation: stream_options needs stream"},
+    {"{" M ",\"logit_bias\":{\"5\":101}}", 400,
+     "Validation: logit_bias must be between -100 and 100, got 101"},
+    {"{" M ",\"stop_token_ids\":[-1]}", 400,
+     "Failed to deserialize the JSON body into the target type: stop_token_ids: expected"},
+    {"{" M ",\"stop\":[\"a\",5]}", 400,
+     "Failed to deserialize the JSON body into the target type: stop: expected"},
+    {"{" M ",\"thinking\":{\"type\":\"foo\"}}", 400,
+     "Failed to deserialize the JSON body into the target type: thinking: expected"},
+    {"{" M ",\"reasoning_effort\":\"nope\"}", 400,
+     "Failed to deserialize the JSON body into the target type: reasoning_effort: expected"},
+    {"{" M ",\"response_format\":{\"type\":\"nope\"}}", 400,
+     "Failed to deserialize the JSON body into the target type: response_format: expected"},
+    {"{" M ",\"nvext\":{\"annotations\":\"x\"}}", 400,
+     "Failed to deserialize the JSON body into the target type: annotations: expected"},
+    {"{" M ",\"functions\":[]}", 501, "`functions` is not supported"},
+};
+
+static void bad_requests_are_told_what_is_wrong(void **state)
+{
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         AUTO(arena_free) struct arena *a = arena_new();
         struct openai_request r;
         struct api_error e;
 
-        if (parse(API_CHAT, cases[i].body, a, &r, &e))
-            fail_msg("accepted: %s", cases[i].body);
-        assert_int_equal(e.status, cases[i].status);
-        if (!str_starts(str_from(e.text), str_from(cases[i].text)))
-            fail_msg("%s: %s", cases[i].body, e.text);
+        if (parse(API_CHAT, BAD[i].body, a, &r, &e))
+            fail_msg("accepted: %s", BAD[i].body);
+        assert_int_equal(e.status, BAD[i].status);
+        if (!str_starts(str_from(e.text), str_from(BAD[i].text)))
+            fail_msg("%s: %s", BAD[i].body, e.text);
         openai_request_done(&r);
     }
 }
@@ -163,5 +197,6 @@ static void bad_requests_are_told_what_is_wrong(void **state)
 int main(void)
 {
     return TEST_RUN(T(a_full_chat_request), T(prompts_in_every_form),
-                    T(several_prompts_and_choices), T(bad_requests_are_told_what_is_wrong));
+                    T(several_prompts_and_choices), T(what_only_newer_workers_know),
+                    T(bad_requests_are_told_what_is_wrong));
 }

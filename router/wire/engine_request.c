@@ -75,6 +75,10 @@ static void stop_put(struct json_put *j, const struct engine_stop *s)
         texts_put(j, s->stop, s->n_stop);
     else
         json_put_null(j);
+    if (s->ids) {
+        json_put_key(j, "stop_token_ids");
+        json_put_u32_array(j, s->ids, s->n_ids);
+    }
     json_put_key(j, "stop_token_ids_hidden");
     if (s->hidden_ids)
         json_put_u32_array(j, s->hidden_ids, s->n_hidden_ids);
@@ -117,6 +121,10 @@ static void routing_put(struct json_put *j, const struct engine_request *rq)
         if (rq->routing.lora_name.len) {
             json_put_key(j, "lora_name");
             json_put_str(j, rq->routing.lora_name);
+        }
+        if (rq->routing.cache_salt.len) {
+            json_put_key(j, "cache_salt");
+            json_put_str(j, rq->routing.cache_salt);
         }
         json_put_object_end(j);
     }
@@ -186,6 +194,7 @@ void engine_request_put(struct buf *out, const struct engine_request *rq)
     if (rq->has_bootstrap)
         bootstrap_put(&j, &rq->bootstrap);
     raw_put(&j, "extra_args", rq->extra_args_json);
+    raw_put(&j, "mm_processor_kwargs", rq->mm_processor_kwargs_json);
     json_put_object_end(&j);
 }
 
@@ -264,6 +273,8 @@ static void stop_read(struct reading *rd, struct engine_stop *s)
     while (json_pull_key(&rd->p, &key)) {
         if (str_is(key, "stop"))
             texts_read(rd, &s->stop, &s->n_stop);
+        else if (str_is(key, "stop_token_ids") && !json_pull_null(&rd->p))
+            ids_read(rd, &s->ids, &s->n_ids);
         else if (str_is(key, "stop_token_ids_hidden"))
             ids_read(rd, &s->hidden_ids, &s->n_hidden_ids);
         else if (!fields_pull(&rd->p, key, stop_head, ARRAY_LEN(stop_head), s) &&
@@ -297,6 +308,8 @@ static void routing_read(struct reading *rd, struct engine_routing *ret)
     while (json_pull_key(&rd->p, &key)) {
         if (str_is(key, "lora_name") && !json_pull_null(&rd->p))
             text_read(rd, &ret->lora_name);
+        else if (str_is(key, "cache_salt") && !json_pull_null(&rd->p))
+            text_read(rd, &ret->cache_salt);
         else if (!fields_pull(&rd->p, key, routing_fields, ARRAY_LEN(routing_fields), ret))
             skip_pull(&rd->p);
     }
@@ -383,6 +396,8 @@ static void member_read(struct reading *rd, struct str key, struct engine_reques
         json_text_pull(&rd->p, &rq->prefill_result_json);
     } else if (str_is(key, "extra_args")) {
         json_text_pull(&rd->p, &rq->extra_args_json);
+    } else if (str_is(key, "mm_processor_kwargs")) {
+        json_text_pull(&rd->p, &rq->mm_processor_kwargs_json);
     } else if (!options_read(rd, key, rq, seen)) {
         skip_pull(&rd->p);
     }

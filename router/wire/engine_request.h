@@ -26,6 +26,8 @@ struct engine_stop {
     struct opt_bool ignore_eos;
     const struct str *stop; /* NULL = null */
     size_t n_stop;
+    const uint32_t *ids; /* stop_token_ids, of 1.x; NULL = absent */
+    size_t n_ids;
     const uint32_t *hidden_ids; /* stop_token_ids_hidden; NULL = null */
     size_t n_hidden_ids;
 };
@@ -48,7 +50,7 @@ struct engine_routing {
     struct opt_u64 backend_instance_id, prefill_worker_id, decode_worker_id, dp_rank,
         expected_output_tokens;
     struct opt_bool enable_local_updates;
-    struct str lora_name; /* of 1.x; empty = absent */
+    struct str lora_name, cache_salt; /* of 1.x; empty = absent */
 };
 
 struct engine_bootstrap {
@@ -78,6 +80,7 @@ struct engine_request {
     struct engine_bootstrap bootstrap;
     struct str prompt_embeds; /* base64; empty = absent */
     struct str multi_modal_data_json, prefill_result_json, extra_args_json;
+    struct str mm_processor_kwargs_json; /* of 1.x */
 };
 
 void engine_request_put(struct buf *out, const struct engine_request *rq);
