@@ -39,8 +39,9 @@ static int run(struct process *p, void *conf, struct err *e)
 
     if (r == 0)
         r = loop_on_signal(p->loop, SIGINT, on_signal, p, e);
-    if (r == 0)
-        r = p->program->start(p->state, p->loop, conf, e);
+    if (r < 0)
+        return r; /* `done` is for what `start` has begun */
+    r = p->program->start(p->state, p->loop, conf, e);
     if (r == 0)
         loop_run(p->loop);
     p->program->done(p->state);
