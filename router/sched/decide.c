@@ -61,24 +61,26 @@ void scheduler_match_prompt(struct scheduler *s, const struct route_request *q)
 
 static uint64_t tree_size(const struct scheduler *s, uint32_t slot)
 {
-    if (s->n_dead && s->targets[slot].signal.dead)
+    if (s->n_dead && s->rest[slot].signal.dead)
         return approx_index_held(s->guesses, slot);
     return s->conf.use_kv_events ? prefix_index_held(s->index, slot)
                                  : approx_index_held(s->approx, slot);
 }
 
 /* Members one by one: a value that is put together first and copied then costs twice the time. */
-static void fill_candidate(const struct scheduler *s, const struct route_request *q, uint32_t slot,
-                           uint32_t n_blocks, struct route_candidate *ret)
+static void fill_candidate(const struct scheduler *s, const struct route_request *q,
+                           const struct learned *l, uint32_t slot, uint32_t n_blocks,
+                           struct route_candidate *ret)
 {
     const struct target *t = &s->targets[slot];
-    const struct learned *l = sequences_learned(s->sequences);
     const struct sequences_load *load = sequences_load(s->sequences, slot);
 
     ret->worker = t->worker;
     ret->slot = slot;
     ret->overlap_blocks = s->scores[slot];
-    scheduler_fill_tiers(s, slot, ret);
+    ret->host_blocks = ret->disk_blocks = 0;
+    if (s->n_reach)
+        scheduler_fill_tiers(s, slot, ret);
     ret->tree_size = s->scores[slot] ? tree_size(s, slot) : 0;
     ret->new_blocks = n_blocks - s->shared[slot];
     ret->requests = load->requests;
@@ -87,7 +89,7 @@ static void fill_candidate(const struct scheduler *s, const struct route_request
     ret->active_blocks = load->active_blocks;
     ret->max_num_seqs = t->max_num_seqs;
     ret->total_kv_blocks = t->total_kv_blocks;
-    ret->preference = q->n_preferred ? eligible_preference(t, q) : 0;
+    ret->preference = q->n_preferred ? eligible_preference(&s->rest[slot], q) : 0;
     ret->confidence = 1 - t->doubt;
     ret->slowness = learned_slowness(l, slot);
     ret->lifetime = learned_lifetime(l, slot);
@@ -134,6 +136,7 @@ static void fill_candidates(struct scheduler *s, const struct route_request *q,
                             const uint64_t *sequence, struct route_decision *d)
 {
     size_t n_slots = worker_table_end(s->workers), n_blocks = sequence ? q->n_blocks : 0;
+    const struct learned *l = sequences_learned(s->sequences);
     uint64_t start = q->clock ? q->clock() : 0;
 
     scheduler_match_prompt(s, q);
@@ -141,7 +144,7 @@ static void fill_candidates(struct scheduler *s, const struct route_request *q,
     sequences_shared(s->sequences, sequence, n_blocks, s->shared, n_slots);
     reserve_candidates(d, s->n_eligible);
     for (size_t i = 0; i < d->n_candidates; i++)
-        fill_candidate(s, q, s->eligible[i], (uint32_t)n_blocks, &d->candidates[i]);
+        fill_candidate(s, q, l, s->eligible[i], (uint32_t)n_blocks, &d->candidates[i]);
     unheard_advance(s->unheard, q->now_ns);
     if (unheard_any(s->unheard))
         add_unheard(s->unheard, d);

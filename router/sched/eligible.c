@@ -55,7 +55,7 @@ static void find_free_workers(struct scheduler *s)
 /* --- taints ------------------------------------------------------------------------------------
  */
 
-static bool has_taint(const struct target *t, struct str taint)
+static bool has_taint(const struct target_rest *t, struct str taint)
 {
     for (size_t i = 0; i < t->n_taints; i++)
         if (str_is(taint, t->taints[i]))
@@ -63,7 +63,7 @@ static bool has_taint(const struct target *t, struct str taint)
     return false;
 }
 
-static bool has_required(const struct target *t, const struct route_request *q)
+static bool has_required(const struct target_rest *t, const struct route_request *q)
 {
     for (size_t i = 0; i < q->n_required; i++)
         if (!has_taint(t, q->required[i]))
@@ -71,7 +71,7 @@ static bool has_required(const struct target *t, const struct route_request *q)
     return true;
 }
 
-double eligible_preference(const struct target *t, const struct route_request *q)
+double eligible_preference(const struct target_rest *t, const struct route_request *q)
 {
     double sum = 0;
 
@@ -94,9 +94,11 @@ static bool is_excluded(const struct route_request *q, uint64_t worker_id)
 
 /* Whether the target may be chosen; *ret_why otherwise. A request that names its worker gets it
  * busy or not. */
-static bool is_eligible(const struct scheduler *s, const struct route_request *q,
-                        const struct target *t, enum route_reject *ret_why)
+static bool is_eligible(const struct scheduler *s, const struct route_request *q, uint32_t slot,
+                        enum route_reject *ret_why)
 {
+    const struct target *t = &s->targets[slot];
+
     if (q->pinned && !worker_rank_eq(t->worker, q->pin)) {
         *ret_why = ROUTE_REJECT_NOT_PINNED;
         return false;
@@ -105,7 +107,7 @@ static bool is_eligible(const struct scheduler *s, const struct route_request *q
         *ret_why = ROUTE_REJECT_FAILED;
         return false;
     }
-    if (q->n_required && !has_required(t, q)) {
+    if (q->n_required && !has_required(&s->rest[slot], q)) {
         *ret_why = ROUTE_REJECT_TAINT;
         return false;
     }
@@ -161,25 +163,57 @@ static void keep_binding(struct scheduler *s, const struct route_request *q,
     s->n_eligible = 1;
 }
 
-int eligible_gather(struct scheduler *s, const struct route_request *q, struct route_decision *d)
+/* Whether the request and the configuration give any reason to reject somebody. */
+static bool may_reject(const struct scheduler *s, const struct route_request *q)
 {
-    s->n_eligible = d->n_rejections = 0;
-    if (s->conf.mode == ROUTE_DIRECT && !q->pinned)
-        return ROUTE_PIN_NEEDED;
+    return q->pinned || q->n_exclude || q->n_required || has_thresholds(s);
+}
+
+/* The usual case in short: all that are there. Without branches, as it is asked of every slot. */
+static size_t gather_all(const struct scheduler *s, bool all_ranks, uint32_t *ret_slots)
+{
+    uint32_t end = worker_table_end(s->workers);
+    const struct target *targets = s->targets;
+    size_t n = 0;
+
+    for (uint32_t slot = 0; slot < end; slot++) {
+        ret_slots[n] = slot;
+        n += targets[slot].known & (all_ranks | targets[slot].first_rank);
+    }
+    return n;
+}
+
+static void gather_asked(struct scheduler *s, const struct route_request *q, bool all_ranks,
+                         struct route_decision *d)
+{
+    uint32_t end = worker_table_end(s->workers);
+
     find_free_workers(s);
-    for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++) {
+    for (uint32_t slot = 0; slot < end; slot++) {
         const struct target *t = &s->targets[slot];
         enum route_reject why;
 
-        if (!t->known)
+        if (!t->known || (!t->first_rank && !all_ranks))
             continue;
-        if (!t->first_rank && !q->pinned && s->conf.mode != ROUTE_KV)
-            continue; /* the engine spreads over its ranks itself */
-        if (is_eligible(s, q, t, &why))
+        if (is_eligible(s, q, slot, &why))
             s->eligible[s->n_eligible++] = slot;
         else
             add_rejection(d, t->worker, why);
     }
+}
+
+int eligible_gather(struct scheduler *s, const struct route_request *q, struct route_decision *d)
+{
+    /* In other modes the engine spreads over its ranks itself. */
+    bool all_ranks = q->pinned || s->conf.mode == ROUTE_KV;
+
+    s->n_eligible = d->n_rejections = 0;
+    if (s->conf.mode == ROUTE_DIRECT && !q->pinned)
+        return ROUTE_PIN_NEEDED;
+    if (may_reject(s, q))
+        gather_asked(s, q, all_ranks, d);
+    else
+        s->n_eligible = gather_all(s, all_ranks, s->eligible);
     if (q->bound && !q->pinned)
         keep_binding(s, q, d);
     return s->n_eligible ? 0 : nobody(q, d);

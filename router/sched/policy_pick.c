@@ -24,11 +24,14 @@ bool policy_draw_follows(uint64_t random, const struct policy_pick *pick, size_t
 
 size_t policy_lowest(const struct route_score *scores, size_t n)
 {
+    double lowest = scores[0].logit; /* by itself: the next load must not wait for the last pick */
     size_t at = 0;
 
     for (size_t i = 1; i < n; i++)
-        if (scores[i].logit < scores[at].logit)
+        if (scores[i].logit < lowest) {
+            lowest = scores[i].logit;
             at = i;
+        }
     return at;
 }
 

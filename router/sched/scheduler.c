@@ -77,7 +77,7 @@ struct scheduler *scheduler_new(uint32_t block_size, const struct route_conf *co
     return s;
 }
 
-static void drop_taints(struct target *t)
+static void drop_taints(struct target_rest *t)
 {
     for (size_t i = 0; i < t->n_taints; i++)
         free(t->taints[i]);
@@ -97,8 +97,9 @@ struct scheduler *scheduler_free(struct scheduler *s)
     free(s->ends);
     free(s->reach);
     for (size_t i = 0; i < s->n_targets; i++)
-        drop_taints(&s->targets[i]);
+        drop_taints(&s->rest[i]);
     free(s->targets);
+    free(s->rest);
     route_decision_done(&s->probe);
     sequences_free(s->sequences);
     unheard_free(s->unheard);
@@ -144,6 +145,8 @@ static void grow_slots(struct scheduler *s, size_t n)
     n = MAX(n, s->n_targets * 2);
     s->targets = xreallocarray(s->targets, n, sizeof(*s->targets));
     memset(s->targets + s->n_targets, 0, (n - s->n_targets) * sizeof(*s->targets));
+    s->rest = xreallocarray(s->rest, n, sizeof(*s->rest));
+    memset(s->rest + s->n_targets, 0, (n - s->n_targets) * sizeof(*s->rest));
     s->scores = xreallocarray(s->scores, n, sizeof(*s->scores));
     s->shared = xreallocarray(s->shared, n, sizeof(*s->shared));
     s->eligible = xreallocarray(s->eligible, n, sizeof(*s->eligible));
@@ -171,8 +174,9 @@ static void drop_slot(struct scheduler *s, uint32_t slot)
     clear_blocks(s, slot);
     approx_index_clear(s->approx, slot);
     scheduler_drop_signal(s, slot);
-    drop_taints(&s->targets[slot]);
+    drop_taints(&s->rest[slot]);
     s->targets[slot] = (struct target){0};
+    s->rest[slot] = (struct target_rest){0};
     worker_table_remove(s->workers, slot);
 }
 
@@ -188,7 +192,7 @@ static void drop_ranks_outside(struct scheduler *s, uint64_t worker_id, uint32_t
     }
 }
 
-static void set_taints(struct target *t, const struct worker_info *w)
+static void set_taints(struct target_rest *t, const struct worker_info *w)
 {
     drop_taints(t);
     t->n_taints = MIN(w->n_taints, (size_t)WORKER_TAINTS_MAX);
@@ -218,7 +222,7 @@ bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w)
         t->total_kv_blocks = w->total_kv_blocks;
         t->max_num_seqs = w->max_num_seqs;
         t->max_batched_tokens = w->max_batched_tokens;
-        set_taints(t, w);
+        set_taints(&s->rest[slot], w);
     }
     return true;
 }

@@ -14,8 +14,8 @@
 enum { NS_PER_MS = 1000000 };
 
 /*
- * What is known of one target beside its blocks and bookings. What every decision reads of every
- * target comes first, in one cache line.
+ * What is known of one target beside its blocks and bookings, as far as every decision may read it of
+ * every target: a cache line each, so that one pass over all of them asks for no other.
  */
 struct target {
     struct worker_rank worker; /* while known */
@@ -26,6 +26,11 @@ struct target {
     uint64_t total_kv_blocks, max_num_seqs;
     double doubt; /* 1 - confidence */
     uint64_t max_batched_tokens, reported_blocks;
+};
+_Static_assert(sizeof(struct target) == 64, "one cache line");
+
+/* The rest of it. */
+struct target_rest {
     struct signal_health signal;
     char **taints; /* owned, n_taints of them */
     size_t n_taints;
@@ -48,7 +53,8 @@ struct scheduler {
     struct sequences *sequences;
     struct unheard *unheard;
     struct list observers;
-    struct target *targets; /* by slot */
+    struct target *targets;   /* by slot, */
+    struct target_rest *rest; /* likewise */
     size_t n_targets;
     uint64_t turn;             /* of round-robin */
     uint32_t *scores, *shared; /* by slot, scratch of one decision */
@@ -93,4 +99,4 @@ void scheduler_match_prompt(struct scheduler *s, const struct route_request *q);
  */
 int eligible_gather(struct scheduler *s, const struct route_request *q, struct route_decision *d);
 /* Sum of the weights of preferred taints that the target has. */
-double eligible_preference(const struct target *t, const struct route_request *q);
+double eligible_preference(const struct target_rest *t, const struct route_request *q);

@@ -11,14 +11,15 @@ struct approx_conf scheduler_guess_conf(const struct route_conf *c)
     return (struct approx_conf){c->ttl_ms, c->max_tree_size, c->prune_target_ratio};
 }
 
-static struct target *target_of(struct scheduler *s, struct worker_rank w, uint32_t *ret_slot)
+static struct signal_health *signal_of(struct scheduler *s, struct worker_rank w,
+                                       uint32_t *ret_slot)
 {
     uint32_t slot = worker_table_find(s->workers, w);
 
     if (slot == WORKER_SLOT_NONE || !s->targets[slot].known)
         return NULL;
     *ret_slot = slot;
-    return &s->targets[slot];
+    return &s->rest[slot].signal;
 }
 
 /* --- guesses ---------------------------------------------------------------------------------- */
@@ -32,7 +33,7 @@ void scheduler_guess(struct scheduler *s, uint32_t slot, const struct route_requ
 {
     uint64_t now_ms = q->now_ns / NS_PER_MS;
 
-    if (falls_back(s) && signal_health_is_suspect(&s->targets[slot].signal, now_ms))
+    if (falls_back(s) && signal_health_is_suspect(&s->rest[slot].signal, now_ms))
         approx_index_insert(s->guesses, slot, q->local, q->sequence, q->n_blocks, now_ms);
 }
 
@@ -47,7 +48,7 @@ void scheduler_match_guesses(struct scheduler *s, const struct route_request *q)
 
     (void)approx_index_match(s->guesses, q->local, q->n_blocks, now_ms, s->shared, n_slots);
     for (size_t slot = 0; slot < n_slots; slot++) {
-        const struct signal_health *h = &s->targets[slot].signal;
+        const struct signal_health *h = &s->rest[slot].signal;
 
         if (!h->dead)
             continue;
@@ -59,7 +60,7 @@ void scheduler_match_guesses(struct scheduler *s, const struct route_request *q)
 
 void scheduler_drop_signal(struct scheduler *s, uint32_t slot)
 {
-    s->n_dead -= s->targets[slot].signal.dead;
+    s->n_dead -= s->rest[slot].signal.dead;
     approx_index_clear(s->guesses, slot);
 }
 
@@ -68,19 +69,19 @@ void scheduler_drop_signal(struct scheduler *s, uint32_t slot)
 void scheduler_signal_event(struct scheduler *s, struct worker_rank w, uint64_t now_ms)
 {
     uint32_t slot;
-    struct target *t = target_of(s, w, &slot);
+    struct signal_health *h = signal_of(s, w, &slot);
 
-    if (t)
-        signal_health_event(&t->signal, now_ms);
+    if (h)
+        signal_health_event(h, now_ms);
 }
 
 void scheduler_signal_told(struct scheduler *s, struct worker_rank w, uint64_t now_ms)
 {
     uint32_t slot;
-    struct target *t = target_of(s, w, &slot);
+    struct signal_health *h = signal_of(s, w, &slot);
 
-    if (t)
-        t->signal.told_ms = now_ms;
+    if (h)
+        h->told_ms = now_ms;
 }
 
 bool scheduler_signal_block_size(struct scheduler *s, uint64_t worker_id, uint32_t block_size)
@@ -89,23 +90,23 @@ bool scheduler_signal_block_size(struct scheduler *s, uint64_t worker_id, uint32
 
     for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++)
         if (s->targets[slot].known && s->targets[slot].worker.worker_id == worker_id)
-            s->targets[slot].signal.block_size = fits ? 0 : block_size;
+            s->rest[slot].signal.block_size = fits ? 0 : block_size;
     return fits;
 }
 
-static void set_doubt(struct target *t)
+static void set_doubt(struct scheduler *s, uint32_t slot)
 {
-    t->doubt = 1 - signal_health_confidence(&t->signal);
+    s->targets[slot].doubt = 1 - signal_health_confidence(&s->rest[slot].signal);
 }
 
 void scheduler_signal_fault(struct scheduler *s, struct worker_rank w, enum signal_fault what)
 {
     uint32_t slot;
-    struct target *t = target_of(s, w, &slot);
+    struct signal_health *h = signal_of(s, w, &slot);
 
-    if (t) {
-        signal_health_fault(&t->signal, what);
-        set_doubt(t);
+    if (h) {
+        signal_health_fault(h, what);
+        set_doubt(s, slot);
     }
 }
 
@@ -114,11 +115,11 @@ void scheduler_signal_prompt(struct scheduler *s, struct worker_rank w, size_t n
                              size_t predicted, uint64_t now_ms)
 {
     uint32_t slot;
-    struct target *t = target_of(s, w, &slot);
+    struct signal_health *h = signal_of(s, w, &slot);
 
-    if (t && falls_back(s) && s->conf.mode == ROUTE_KV &&
-        (predicted < n_blocks || (t->signal.dead && n_blocks > 0)))
-        signal_health_prompt(&t->signal, now_ms);
+    if (h && falls_back(s) && s->conf.mode == ROUTE_KV &&
+        (predicted < n_blocks || (h->dead && n_blocks > 0)))
+        signal_health_prompt(h, now_ms);
 }
 
 static void correct(struct approx_index *ix, uint32_t slot, const struct observed_prompt *p,
@@ -134,15 +135,15 @@ void scheduler_signal_cached(struct scheduler *s, const struct observed_prompt *
 {
     size_t cached = MIN((size_t)(p->cached_tokens / s->block_size), p->n_blocks);
     uint32_t slot;
-    struct target *t = target_of(s, p->worker, &slot);
+    struct signal_health *h = signal_of(s, p->worker, &slot);
 
-    if (!t)
+    if (!h)
         return;
-    signal_health_cached(&t->signal, p->predicted, cached);
-    set_doubt(t);
+    signal_health_cached(h, p->predicted, cached);
+    set_doubt(s, slot);
     if (!s->conf.use_kv_events)
         correct(s->approx, slot, p, cached, now_ms);
-    else if (t->signal.dead)
+    else if (h->dead)
         correct(s->guesses, slot, p, cached, now_ms);
 }
 
@@ -154,20 +155,20 @@ void scheduler_judge_signals(struct scheduler *s, uint64_t now_ms, scheduler_sig
     if (!s->conf.use_kv_events)
         return;
     for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++) {
-        struct target *t = &s->targets[slot];
+        struct signal_health *h = &s->rest[slot].signal;
         enum signal_verdict verdict;
 
-        if (!t->known)
+        if (!s->targets[slot].known)
             continue;
-        verdict = signal_health_judge(&t->signal, now_ms);
-        set_doubt(t);
+        verdict = signal_health_judge(h, now_ms);
+        set_doubt(s, slot);
         if (verdict == SIGNAL_SAME)
             continue;
         s->n_dead += verdict == SIGNAL_DIED;
         s->n_dead -= verdict == SIGNAL_REVIVED;
         if (verdict == SIGNAL_REVIVED)
             approx_index_clear(s->guesses, slot);
-        fn(arg, t->worker, &t->signal, verdict);
+        fn(arg, s->targets[slot].worker, h, verdict);
     }
 }
 
@@ -175,12 +176,12 @@ void scheduler_each_signal(const struct scheduler *s, scheduler_signal_fn fn, vo
 {
     for (uint32_t slot = 0; slot < worker_table_end(s->workers); slot++)
         if (s->targets[slot].known)
-            fn(arg, s->targets[slot].worker, &s->targets[slot].signal, SIGNAL_SAME);
+            fn(arg, s->targets[slot].worker, &s->rest[slot].signal, SIGNAL_SAME);
 }
 
 uint64_t scheduler_index_age_ms(const struct scheduler *s, uint32_t slot, uint64_t now_ms)
 {
-    uint64_t told_ms = s->targets[slot].signal.told_ms;
+    uint64_t told_ms = s->rest[slot].signal.told_ms;
 
     return told_ms ? now_ms - MIN(told_ms, now_ms) : UINT64_MAX;
 }

@@ -56,7 +56,7 @@ static size_t gather_ends(struct scheduler *s)
     }
     for (uint32_t slot = 0; slot < end; slot++) {
         s->reach[slot] = (struct tier_reach){0, 0};
-        if (tier_index_held(s->tiers, slot) && !s->targets[slot].signal.dead)
+        if (tier_index_held(s->tiers, slot) && !s->rest[slot].signal.dead)
             s->ends[n++] = (struct prefix_end){.slot = slot, .depth = s->scores[slot]};
     }
     s->n_reach = end;
