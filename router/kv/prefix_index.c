@@ -10,7 +10,6 @@
 #include <errno.h>
 
 enum {
-    AHEAD = 32,             /* blocks between asking memory for a table entry and using it */
     LOCKED_BLOCKS = 512,    /* that an event takes before it lets other writers in */
     CLEAR_NODES = 64,       /* that clearing takes before it lets other writers in */
     EVICT_CHOICE = 16,      /* leaves of which the coldest goes */
@@ -421,7 +420,8 @@ static int store_block(struct touch *t, uint32_t *at, const struct prefix_block 
  * The usual case in short: the worker goes on in the node where it is, with blocks that are there
  * under these names or that nobody had. Returns how many.
  */
-static uint32_t store_run(struct touch *t, uint32_t at, const struct prefix_block *blocks, size_t n)
+static uint32_t store_run(struct touch *t, uint32_t at, const struct prefix_block *blocks, size_t n,
+                          size_t n_all)
 {
     struct prefix_tree *tree = &t->ix->tree;
     uint32_t cell = at % TREE_CELLS + 1, i = 0, cells;
@@ -435,7 +435,7 @@ static uint32_t store_run(struct touch *t, uint32_t at, const struct prefix_bloc
            node->local[cell + i] == blocks[i].local)
         i++;
     if (i < n && cell + i == node->len && node->len < TREE_CELLS)
-        i += prefix_tree_append(tree, at + i, blocks + i, n - i);
+        i += prefix_tree_append(tree, at + i, blocks + i, n - i, n_all - i);
     cells = ((1u << i) - 1) << cell & ~t->named;
     n_new = (size_t)__builtin_popcount(cells);
     t->cells |= cells;
@@ -484,7 +484,7 @@ static int store(struct touch *t, const uint64_t *parent, const struct prefix_bl
         const uint64_t *before = i > 0 ? &blocks[i - 1].external : parent;
 
         turn_lock_give_way(&t->ix->lock);
-        some = store_run(t, at, blocks + i, n - i);
+        some = store_run(t, at, blocks + i, n - i, n_all - i);
         at += (uint32_t)some;
         if (some == 0) {
             some = 1;
@@ -494,7 +494,9 @@ static int store(struct touch *t, const uint64_t *parent, const struct prefix_bl
         if (names->len == n_names)
             continue;
         /* A block was new to all: so will be the next ones, and need places for their names. */
-        for (asked = MAX(asked, i + some); asked < MIN(n_all, i + some + AHEAD); asked++)
+        if (some > 1 && asked >= i + TREE_AHEAD)
+            asked = i + some + TREE_AHEAD; /* by store_run() */
+        for (asked = MAX(asked, i + some); asked < MIN(n_all, i + some + TREE_AHEAD); asked++)
             NAME_TABLE_PREFETCH(names, name_mix(blocks[asked].external));
         n_names = names->len;
     }
@@ -582,7 +584,7 @@ static size_t remove_some(struct prefix_index *ix, uint32_t slot, const uint64_t
         if (names->len == n_names)
             continue;
         /* Nobody else had a block: so it will be with the next ones, which lose their names. */
-        for (asked = MAX(asked, i + some); asked < MIN(n, i + some + AHEAD); asked++)
+        for (asked = MAX(asked, i + some); asked < MIN(n, i + some + TREE_AHEAD); asked++)
             NAME_TABLE_PREFETCH(names, name_mix(external[asked]));
         n_names = names->len;
     }

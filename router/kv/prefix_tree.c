@@ -253,7 +253,7 @@ bool prefix_tree_name(struct prefix_tree *t, uint32_t position, uint64_t externa
 }
 
 uint32_t prefix_tree_append(struct prefix_tree *t, uint32_t position,
-                            const struct prefix_block *blocks, size_t n)
+                            const struct prefix_block *blocks, size_t n, size_t n_all)
 {
     struct tree_node *node = tree_node(t, position / TREE_CELLS);
     uint32_t first = node->len, i = 0;
@@ -265,6 +265,8 @@ uint32_t prefix_tree_append(struct prefix_tree *t, uint32_t position,
     for (; i < n && name_table_put_new(&t->names, name_mix(blocks[i].external), ++position); i++) {
         node->local[first + i] = blocks[i].local;
         node->external[first + i] = blocks[i].external;
+        if (i + TREE_AHEAD < n_all)
+            NAME_TABLE_PREFETCH(&t->names, name_mix(blocks[i + TREE_AHEAD].external));
     }
     node->named |= (uint16_t)((1u << (first + i)) - (1u << first));
     node->len = (uint8_t)(first + i);

@@ -37,6 +37,7 @@ enum {
     TREE_SEGMENT_NODES = 6553, /* a huge page */
     TREE_INLINE_HOLDERS = 5,
     TREE_SLOTS_MAX = 65536,
+    TREE_AHEAD = 32, /* blocks between asking memory for a table entry and using it */
 };
 
 struct tree_node {
@@ -93,10 +94,12 @@ MUST_CHECK uint32_t prefix_tree_need_child(struct prefix_tree *t, uint32_t posit
                                            uint64_t local);
 /*
  * Makes blocks that are new to all, with their names, behind the last cell of a node. Returns how
- * many: fewer where the node ends, something else might have the name, or memory is gone.
+ * many: fewer where the node ends, something else might have the name, or memory is gone. Each asks
+ * for the place of the name that comes TREE_AHEAD later, of the @n_all that there are: asked for at
+ * once, so many would wait for each other.
  */
 uint32_t prefix_tree_append(struct prefix_tree *t, uint32_t position,
-                            const struct prefix_block *blocks, size_t n);
+                            const struct prefix_block *blocks, size_t n, size_t n_all);
 /* Drops cells at the node's end that nothing needs, and upwards whatever only led to them. */
 void prefix_tree_trim(struct prefix_tree *t, uint32_t node);
 /* The position that has the name, 0 when none has. */
