@@ -406,7 +406,7 @@ static void test_time_limits(void **state)
     setup();
     url = xasprintf("http://127.0.0.1:%u/later", http_server_port(server));
     spec = spec_for(&p, "GET", url);
-    spec.idle_ms = 40;
+    spec.idle_ms = 400;
     (void)http_client_start(client, &spec);
     RUN_UNTIL(p.dones);
     assert_int_equal(p.error, -ETIMEDOUT);
@@ -414,7 +414,7 @@ static void test_time_limits(void **state)
 
     p = (struct probe){0};
     spec.idle_ms = 0;
-    spec.total_ms = 40;
+    spec.total_ms = 400;
     (void)http_client_start(client, &spec);
     RUN_UNTIL(p.dones);
     assert_int_equal(p.error, -ETIMEDOUT);
