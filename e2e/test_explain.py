@@ -304,13 +304,13 @@ NOT_SERVED = {
     "dynamo_frontend_tokenizer_latency_ms": "not measured apart: part of time_to_first_token_seconds",
     "dynamo_frontend_template_seconds": "not measured apart: part of time_to_first_token_seconds",
     "dynamo_frontend_stage_": "not measured apart",
-    "dynamo_frontend_active_requests": "the same as inflight_requests",
     "dynamo_frontend_failures_total": "requests_total has the status",
     "dynamo_frontend_model_cancellation_total": "disconnected_clients",
-    "dynamo_frontend_requests_started_total": "requests_total and inflight_requests",
     "dynamo_frontend_router_admission_": "admission by deadline is newer than 1.x",
     "dynamo_frontend_router_queue_backpressure_total": "appears with the first refusal",
-    "dynamo_request_plane_": "commutator_plane_*",
+    "dynamo_request_plane_queue_seconds": "commutator_plane_*",
+    "dynamo_request_plane_roundtrip_ttft_seconds": "commutator_plane_*",
+    "dynamo_request_plane_send_seconds": "commutator_plane_*",
     "dynamo_transport_tcp_": "commutator_plane_*",
 }
 # Bucket bounds of 0.9.0, which 1.x has changed: dashboards of either take them.
