@@ -224,6 +224,12 @@ static void test_engine_request(void **state)
     } cases[] = {
         {"\"model\":\"m\",\"token_ids\":[4294967295],", NULL},
         {"\"model\":\"m\",\"token_ids\":[],\"unknown\":{\"a\":[1]},", NULL},
+        {"\"model\":\"m\",\"token_ids\":[1],\"routing\":{\"lora_name\":null,"
+         "\"cache_salt\":null,\"dp_rank\":null},\"bootstrap_info\":{\"handoff_id\":null,"
+         "\"bootstrap_room\":1},\"mm_processor_kwargs\":null,\"prompt_embeds\":null,"
+         "\"stop_conditions\":{\"stop\":null,\"stop_token_ids\":null,"
+         "\"stop_token_ids_hidden\":null,\"min_tokens\":null},",
+         NULL},
         {"\"model\":\"m\",", "token_ids"},
         {"\"model\":\"m\",\"token_ids\":null,", "token_ids"},
         {"\"token_ids\":[],", "model"},

@@ -273,7 +273,7 @@ static void stop_read(struct reading *rd, struct engine_stop *s)
     while (json_pull_key(&rd->p, &key)) {
         if (str_is(key, "stop"))
             texts_read(rd, &s->stop, &s->n_stop);
-        else if (str_is(key, "stop_token_ids") && !json_pull_null(&rd->p))
+        else if (str_is(key, "stop_token_ids"))
             ids_read(rd, &s->ids, &s->n_ids);
         else if (str_is(key, "stop_token_ids_hidden"))
             ids_read(rd, &s->hidden_ids, &s->n_hidden_ids);
@@ -306,9 +306,9 @@ static void routing_read(struct reading *rd, struct engine_routing *ret)
     if (!json_pull_object(&rd->p))
         return;
     while (json_pull_key(&rd->p, &key)) {
-        if (str_is(key, "lora_name") && !json_pull_null(&rd->p))
+        if (str_is(key, "lora_name"))
             text_read(rd, &ret->lora_name);
-        else if (str_is(key, "cache_salt") && !json_pull_null(&rd->p))
+        else if (str_is(key, "cache_salt"))
             text_read(rd, &ret->cache_salt);
         else if (!fields_pull(&rd->p, key, routing_fields, ARRAY_LEN(routing_fields), ret))
             skip_pull(&rd->p);
@@ -326,7 +326,7 @@ static void bootstrap_read(struct reading *rd, struct engine_request *rq)
     while (json_pull_key(&rd->p, &key)) {
         if (str_is(key, "bootstrap_host"))
             text_read(rd, &rq->bootstrap.host);
-        else if (str_is(key, "handoff_id") && !json_pull_null(&rd->p))
+        else if (str_is(key, "handoff_id"))
             text_read(rd, &rq->bootstrap.handoff_id);
         else if (str_is(key, "bootstrap_port") && !json_pull_u64(&rd->p, &port))
             return;
