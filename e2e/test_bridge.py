@@ -100,11 +100,61 @@ def test_nats_goes_and_comes_back(stack):
     assert ask(stack)["cached"] == BLOCKS and ask(stack, other)["cached"] == BLOCKS
 
 
+def source(stack):
+    """The bridge as a source that stands in discovery, of an engine that cannot tell old events again."""
+    return bridge(stack, "endpoint", "--store-kv", "file", replay=False)
+
+
+def test_a_router_that_comes_late_asks_the_bridge(stack):
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(1)
+    process = source(stack)
+    ask(stack)
+    until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
+    stack.front.stop()
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(1)
+    until("what was cached is known", lambda: (blocks(stack) or 0) >= BLOCKS)
+    assert ask(stack)["cached"] == BLOCKS
+    assert told(process, "commutator_bridge_queries_total") >= 1
+
+
+def test_a_router_that_missed_events_asks_the_bridge(stack):
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(1)
+    process = source(stack)
+    ask(stack)
+    until("its events arrive", lambda: blocks(stack) >= BLOCKS)
+    stack.nats.kill()
+    until("it is not ready", lambda: health(process) == 503)
+    other = list(range(2000, 2320))
+    ask(stack, other)
+    until("an event is lost", lambda: told(process, "commutator_bridge_events_dropped_total") >= 1)
+    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    until("both prompts are known", lambda: blocks(stack) >= 2 * BLOCKS)
+    assert ask(stack)["cached"] == BLOCKS and ask(stack, other)["cached"] == BLOCKS
+
+
 @pytest.mark.parametrize("wrong,why", [
     (("--worker-id", "x"), "no number"), (("--endpoint", "a"), "namespace.component.endpoint"), ((), "--worker-id or POD_NAME")])
 def test_what_is_wrong_is_named(wrong, why):
     done = run(program("dynamo-router"), "bridge", "--kv-events", "tcp://127.0.0.1:1", *wrong, check=False)
     assert done.returncode == 1 and why in done.stderr
+
+
+def test_their_router_that_comes_late_asks_the_bridge(stack):
+    python, port = reference_python("1.6.1"), free_port()
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(1)
+    process = source(stack)
+    ask(stack)
+    until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
+    stack.front.stop()
+    stack.start("reference-frontend", [
+        python, "-m", "dynamo.frontend", "--discovery-backend", "file", "--request-plane", "tcp", "--event-plane", "nats",
+        "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv"],
+        HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
+    until("their router asks", lambda: told(process, "commutator_bridge_queries_total") >= 1)
 
 
 @pytest.mark.parametrize("release,channel", [("0.9.0", "stream"), ("1.6.1", "endpoint")])

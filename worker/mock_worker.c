@@ -14,7 +14,7 @@
 #include "worker/bootstrap.h"
 #include "worker/engine_publisher.h"
 #include "router/sync/event_publisher.h"
-#include "worker/event_ring.h"
+#include "router/sync/event_ring.h"
 #include "worker/worker_metrics.h"
 #include "worker/worker_records.h"
 

@@ -188,7 +188,8 @@ static void feed_worker(struct frontend *f, const struct pool *p, const struct w
                     .dp_start = card ? card->dp_start : 0,
                     .dp_size = card ? card->dp_size : 1,
                     .block_size = card ? card->kv_cache_block_size : 0,
-                    .askable = card && (card->local_indexer || !card->has_local_indexer)});
+                    .askable = (w->queries && w->queries[0]) ||
+                               (card && (card->local_indexer || !card->has_local_indexer))});
 }
 
 static void put_worker(struct frontend *f, struct pool *p, const struct worker *w, bool is_new)

@@ -8,7 +8,8 @@
  * Reading begins when NATS takes events, so that what a replay brings is not lost. After an outage
  * that has cost events, ranks with a replay are cleared and read anew. Routers of 1.4 and later hear
  * only who stands in discovery as a source of events: then one record per rank is published there,
- * without an endpoint for recovery ("live-only", as they call it).
+ * and what was told is kept, for a router that asks the record's recovery endpoint for it because
+ * it missed some or came late. No outage costs anything then.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,12 +25,15 @@
 #include "router/service/route_options.h"
 #include "router/service/system_server.h"
 #include "router/sync/engine_source.h"
+#include "router/sync/event_memory.h"
 #include "router/sync/event_publisher.h"
 #include "router/wire/event_bus.h"
+#include "router/wire/plane_server.h"
 
 static const struct log_target LG = {"commutator::router::bridge"};
 
 enum { RANKS_MAX = 64 };
+#define SOURCE_ENDPOINT "worker_kv_query_source_%" PRIx64 /* of one publisher */
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -99,6 +103,7 @@ static const char *const SHARED[] = {
     "POD_NAME",           "POD_UID",
     "POD_NAMESPACE",      "DYN_LOG",
     "DYN_LOGGING_JSONL",  "NATS_AUTH_CREDENTIALS_FILE",
+    "DYN_TCP_RPC_HOST",
 };
 
 static bool is_shared(const struct conf_field *f)
@@ -139,13 +144,17 @@ struct bridge {
     struct nats_link *nats;
     struct event_bus *bus;
     struct kube_config *kube;
-    struct store *store; /* NULL: told nowhere */
+    struct store *store;         /* NULL: told nowhere */
+    struct plane_server *server; /* NULL: nobody can ask */
     struct system_server *system;
     struct metric_registry *metrics;
-    struct metric *sent, *dropped, *batches, *gaps, *lost, *restarts, *connected;
+    struct metric *sent, *dropped, *batches, *gaps, *lost, *restarts, *connected, *queries;
+    uint64_t n_queries;
     struct rank {
         struct bridge *bridge;
         struct event_publisher *publisher;
+        struct event_memory *memory; /* NULL: nobody can ask */
+        char *query_endpoint;        /* likewise */
         bool reading;
         uint64_t dropped_then; /* when reading began anew */
         struct engine_source *source;
@@ -162,6 +171,8 @@ static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
     (void)sent_ms;
     /* They go on counting when the source is another. 1.x begins with 1: 0 is "nothing yet". */
     numbered.event_id = ++rk->last_id;
+    if (rk->memory)
+        event_memory_push(rk->memory, &numbered);
     event_publisher_kv(rk->publisher, &numbered);
 }
 
@@ -223,14 +234,17 @@ static void begin(void *arg)
     struct bridge *b = rk->bridge;
     uint32_t i = (uint32_t)(rk - b->ranks);
     uint64_t lost = event_publisher_dropped(rk->publisher) - rk->dropped_then;
+    const struct kv_event *newest = rk->memory ? event_memory_newest(rk->memory) : NULL;
     struct err e;
 
     if (!rk->reading && start_rank(b, i, &e) < 0)
         log_error(&LG, "engine is not heard", LOG_STR("why", e.text));
     else if (rk->reading && lost)
         log_warn(&LG, "events were lost while NATS was away", LOG_U64("dp_rank", i),
-                 LOG_U64("events", lost), LOG_BOOL("told_again", b->o->replay != NULL));
-    if (rk->reading && lost && b->o->replay)
+                 LOG_U64("events", lost), LOG_BOOL("told_again", newest || b->o->replay));
+    if (rk->reading && lost && newest) /* its number shows routers that they missed some */
+        event_publisher_kv(rk->publisher, newest);
+    else if (rk->reading && lost && b->o->replay)
         read_anew(b, i);
     rk->reading = true;
     rk->dropped_then += lost;
@@ -279,6 +293,7 @@ static void measure(void *arg)
     metric_set(b->gaps, (double)sum.gaps);
     metric_set(b->lost, (double)sum.lost);
     metric_set(b->restarts, (double)sum.restarts);
+    metric_set(b->queries, (double)b->n_queries);
     metric_set(b->connected, is_ready(b));
 }
 
@@ -304,6 +319,8 @@ static void make_metrics(struct bridge *b)
                      "Jumps whose batches could not be had again");
     b->restarts = number(b, METRIC_COUNTER, "commutator_bridge_engine_restarts_total",
                          "Times that the engine was another than before");
+    b->queries = number(b, METRIC_COUNTER, "commutator_bridge_queries_total",
+                        "Routers' questions for what they missed");
     b->connected =
         number(b, METRIC_GAUGE, "commutator_bridge_ready", "Whether engine and NATS are there");
 }
@@ -374,19 +391,76 @@ static int start_publisher(struct bridge *b, uint32_t i, struct err *e)
     return event_publisher_new(&b->ranks[i].publisher, &conf, e);
 }
 
+/* --- recovery queries ------------------------------------------------------------------------- */
+
+static void on_query(void *arg, struct plane_request *request)
+{
+    struct rank *rk = arg;
+    struct bridge *b = rk->bridge;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct kv_query q;
+    struct err e;
+
+    b->n_queries++;
+    if (kv_query_parse(plane_request_body(request), &q, &e) < 0) {
+        plane_request_refuse(request, str_from(e.text));
+        return;
+    }
+    if (q.worker_id != b->worker_id ||
+        (q.dp_rank.set && q.dp_rank.v != b->o->dp_start + (uint64_t)(rk - b->ranks)))
+        buf_put_cstr(&out, "{\"Error\":\"no such worker or rank here\"}");
+    else
+        event_memory_answer(rk->memory, &q, true, &out);
+    plane_request_start(request);
+    plane_request_item_raw(request, buf_str(&out));
+    plane_request_finish(request);
+}
+
+static struct plane_endpoint query_endpoint(const struct bridge *b, const struct rank *rk)
+{
+    return (struct plane_endpoint){b->ns, b->component, rk->query_endpoint, b->worker_id};
+}
+
+static int start_answering(struct bridge *b, struct err *e)
+{
+    const struct plane_server_conf conf = {.host = b->o->base.tcp_rpc_host};
+    int r = plane_server_new(&b->server, b->loop, &conf, e);
+
+    for (uint32_t i = 0; i < b->o->dp_size && r == 0; i++) {
+        struct rank *rk = &b->ranks[i];
+        struct plane_endpoint ep;
+
+        rk->memory = event_memory_new();
+        rk->query_endpoint = xasprintf(SOURCE_ENDPOINT, publisher_id(b, i));
+        ep = query_endpoint(b, rk);
+        plane_server_register(b->server, &ep, on_query, rk);
+    }
+    return r;
+}
+
 /* --- discovery -------------------------------------------------------------------------------- */
 
 static int tell_source(struct bridge *b, uint32_t i, struct err *e)
 {
-    AUTO(buf_done) struct buf metadata = BUF_NULL;
+    AUTO(buf_done) struct buf metadata = BUF_NULL, address = BUF_NULL;
+    const struct plane_endpoint ep = query_endpoint(b, &b->ranks[i]);
+    struct record recovery = {.kind = RECORD_ENDPOINT,
+                              .ns = str_from(b->ns),
+                              .component = str_from(b->component),
+                              .endpoint = str_from(ep.name),
+                              .instance_id = b->worker_id,
+                              .transport = record_transport(plane_server_kind(b->server))};
     const struct event_source source = {.ns = b->ns,
                                         .component = b->component,
                                         .endpoint = b->endpoint,
                                         .worker_id = b->worker_id,
                                         .dp_rank = (uint32_t)(b->o->dp_start + i),
-                                        .publisher_id = publisher_id(b, i)};
+                                        .publisher_id = publisher_id(b, i),
+                                        .recovery = &recovery};
     struct record rec;
 
+    plane_server_put_address(b->server, &ep, &address);
+    recovery.address = buf_str(&address);
     record_of_source(&rec, &metadata, &source);
     return store_publish(b->store, &rec, e);
 }
@@ -420,6 +494,8 @@ static int tell_discovery(struct bridge *b, struct err *e)
         return 0;
     }
     r = open_store(b, e);
+    if (r == 0)
+        r = start_answering(b, e);
     for (uint32_t i = 0; i < b->o->dp_size && r == 0; i++)
         r = tell_source(b, i, e);
     return r < 0 ? err_wrap(e, r, "discovery") : 0;
@@ -448,9 +524,12 @@ static void program_done(void *state)
     struct bridge *b = state;
 
     system_server_free(b->system);
+    plane_server_free(b->server); /* its handlers end each request at once */
     for (size_t i = 0; i < RANKS_MAX; i++) {
         engine_source_free(b->ranks[i].source);
         event_publisher_free(b->ranks[i].publisher);
+        event_memory_free(b->ranks[i].memory);
+        free(b->ranks[i].query_endpoint);
     }
     store_free(b->store);
     event_bus_free(b->bus);

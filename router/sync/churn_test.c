@@ -319,7 +319,7 @@ static void dump_block(void *arg, const struct cache_block *block, const uint64_
     event_queue_put(d->out, &ev);
 }
 
-/* As worker/event_ring answers. */
+/* As router/sync/event_ring answers. */
 static void make_reply(struct world *w, struct reply *r)
 {
     struct rank *rk = rank_of(w, r->question.worker);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/event_ring.h"
+#include "router/sync/event_ring.h"
 
 #include <errno.h>
 #include <inttypes.h>

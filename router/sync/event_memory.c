@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/sync/event_memory.h"
+
+#include "router/kv/prefix_index.h"
+#include "router/kv/tier_index.h"
+
+enum { SLOT = 0 }; /* of the only worker that the indexes know */
+
+struct event_memory {
+    struct event_ring *ring;
+    struct prefix_index *device;
+    struct tier_index *slower;
+};
+
+struct event_memory *event_memory_new(void)
+{
+    struct event_memory *m = xcalloc(1, sizeof(*m));
+
+    m->ring = event_ring_new();
+    m->device = prefix_index_new(EVENT_MEMORY_BYTES / 2);
+    m->slower = tier_index_new(EVENT_MEMORY_BYTES / 2);
+    return m;
+}
+
+struct event_memory *event_memory_free(struct event_memory *m)
+{
+    if (!m)
+        return NULL;
+    event_ring_free(m->ring);
+    prefix_index_free(m->device);
+    tier_index_free(m->slower);
+    free(m);
+    return NULL;
+}
+
+/* --- what is held ----------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct prefix_block) == sizeof(struct kv_block) &&
+                   offsetof(struct prefix_block, local) == offsetof(struct kv_block, tokens_hash),
+               "one is read as the other");
+
+static const struct prefix_block *blocks_of(const struct kv_event *ev)
+{
+    return (const struct prefix_block *)(const void *)ev->blocks;
+}
+
+static const uint64_t *parent_of(const struct kv_event *ev)
+{
+    return ev->parent_hash.set ? &ev->parent_hash.v : NULL;
+}
+
+/* What does not fit, or follows what nobody knows, is left out as a router leaves it out. */
+static void apply_to_device(struct event_memory *m, const struct kv_event *ev)
+{
+    int r = 0;
+
+    switch (ev->kind) {
+    case KV_STORED:
+        r = prefix_index_store(m->device, SLOT, parent_of(ev), blocks_of(ev), ev->n_blocks);
+        break;
+    case KV_REMOVED:
+        r = prefix_index_remove(m->device, SLOT, ev->removed, ev->n_removed);
+        break;
+    case KV_CLEARED:
+        prefix_index_clear(m->device, SLOT);
+        break;
+    }
+    (void)r;
+}
+
+static void apply_to_slower(struct event_memory *m, const struct kv_event *ev)
+{
+    enum cache_tier tier = (enum cache_tier)(ev->tier - KV_TIER_HOST);
+
+    switch (ev->kind) {
+    case KV_STORED:
+        tier_index_store(m->slower, SLOT, tier, parent_of(ev), blocks_of(ev), ev->n_blocks);
+        break;
+    case KV_REMOVED:
+        (void)tier_index_remove(m->slower, SLOT, tier, ev->removed, ev->n_removed);
+        break;
+    case KV_CLEARED:
+        tier_index_clear_tier(m->slower, SLOT, tier);
+        break;
+    }
+}
+
+void event_memory_push(struct event_memory *m, const struct kv_event *ev)
+{
+    event_ring_push(m->ring, ev);
+    if (ev->tier == KV_TIER_DEVICE)
+        apply_to_device(m, ev);
+    else
+        apply_to_slower(m, ev);
+}
+
+const struct kv_event *event_memory_newest(const struct event_memory *m)
+{
+    return event_ring_newest(m->ring);
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+struct dump {
+    struct buf *out;
+    struct kv_event next; /* whose, where, its number */
+};
+
+static void dump_blocks(void *arg, const uint64_t *parent, const struct prefix_block *blocks,
+                        size_t n)
+{
+    struct dump *d = arg;
+
+    d->next.parent_hash = (struct opt_u64){parent != NULL, parent ? *parent : 0};
+    d->next.blocks = (const struct kv_block *)(const void *)blocks;
+    d->next.n_blocks = n;
+    if (d->next.event_id > 0)
+        buf_put_char(d->out, ',');
+    kv_event_put_json(d->out, &d->next);
+    d->next.event_id++;
+}
+
+static void put_dump(struct event_memory *m, bool newer, struct buf *out)
+{
+    const struct kv_event *newest = event_ring_newest(m->ring);
+    struct dump d = {.out = out, .next = {.kind = KV_STORED, .tier = KV_TIER_DEVICE}};
+
+    if (newest) {
+        d.next.worker_id = newest->worker_id;
+        d.next.dp_rank = newest->dp_rank;
+    }
+    buf_put_cstr(out, "{\"TreeDump\":");
+    kv_events_begin_put(out, newer);
+    prefix_index_each(m->device, SLOT, dump_blocks, &d);
+    for (int tier = 0; tier < N_CACHE_TIERS; tier++) {
+        d.next.tier = (enum kv_tier)(KV_TIER_HOST + tier);
+        tier_index_each(m->slower, SLOT, (enum cache_tier)tier, dump_blocks, &d);
+    }
+    kv_events_end_put(m->ring, out, newer);
+    buf_put_char(out, '}');
+}
+
+void event_memory_answer(struct event_memory *m, const struct kv_query *q, bool newer,
+                         struct buf *out)
+{
+    if (event_ring_answer(m->ring, q, newer, out) == EVENT_RING_DUMP)
+        put_dump(m, newer, out);
+}
