@@ -7,7 +7,7 @@ static void chat_chunks_are_those_of_the_reference(void **state)
 {
     AUTO(chunk_done) struct chunk c;
     AUTO(buf_done) struct buf out = BUF_NULL;
-    struct usage u = {85, 6, STR_NULL};
+    struct usage u = {.prompt_tokens = 85, .completion_tokens = 6};
 
     (void)state;
     chunk_init(&c, API_CHAT, STR("7cf497bc-bc93-4c9c-baa4-ab37ea4e2806"), STR("tinyllama-chat"),
@@ -44,7 +44,7 @@ static void folded_answers_are_those_of_the_reference(void **state)
 {
     AUTO(chunk_done) struct chunk c;
     AUTO(buf_done) struct buf out = BUF_NULL;
-    struct usage u = {18, 4, STR_NULL};
+    struct usage u = {.prompt_tokens = 18, .completion_tokens = 4};
 
     (void)state;
     chunk_init(&c, API_CHAT, STR("71661000-1b54-46d7-ba19-eed09b77e827"), STR("tinyllama-chat"),
