@@ -493,13 +493,11 @@ static void put_dump(const struct mock_worker *w, const struct kv_query *q, stru
     struct dump d = {.out = out, .worker_id = w->id};
     bool newer = w->conf.to_endpoint;
 
-    buf_put_cstr(out, "{\"TreeDump\":");
-    kv_events_begin_put(out, newer);
+    kv_dump_begin_put(out, newer);
     for (d.dp_rank = 0; d.dp_rank < w->conf.dp_size; d.dp_rank++)
         if (!q->dp_rank.set || q->dp_rank.v == d.dp_rank)
             engine_each_block(w->ranks[d.dp_rank].engine, dump_block, &d);
-    kv_events_end_put(w->ranks[q->dp_rank.v].ring, out, newer);
-    buf_put_char(out, '}');
+    kv_dump_end_put(w->ranks[q->dp_rank.v].ring, out, newer);
 }
 
 /* Ids count per rank, so a range means something only for one; 0.9.0 does not say which. */

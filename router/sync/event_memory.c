@@ -3,6 +3,7 @@
 
 #include "router/kv/prefix_index.h"
 #include "router/kv/tier_index.h"
+#include "router/sync/event_blocks.h"
 
 enum { SLOT = 0 }; /* of the only worker that the indexes know */
 
@@ -35,37 +36,21 @@ struct event_memory *event_memory_free(struct event_memory *m)
 
 /* --- what is held ----------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct prefix_block) == sizeof(struct kv_block) &&
-                   offsetof(struct prefix_block, local) == offsetof(struct kv_block, tokens_hash),
-               "one is read as the other");
-
-static const struct prefix_block *blocks_of(const struct kv_event *ev)
-{
-    return (const struct prefix_block *)(const void *)ev->blocks;
-}
-
-static const uint64_t *parent_of(const struct kv_event *ev)
-{
-    return ev->parent_hash.set ? &ev->parent_hash.v : NULL;
-}
-
 /* What does not fit, or follows what nobody knows, is left out as a router leaves it out. */
 static void apply_to_device(struct event_memory *m, const struct kv_event *ev)
 {
-    int r = 0;
-
     switch (ev->kind) {
     case KV_STORED:
-        r = prefix_index_store(m->device, SLOT, parent_of(ev), blocks_of(ev), ev->n_blocks);
+        (void)!prefix_index_store(m->device, SLOT, event_parent(ev), event_blocks(ev),
+                                  ev->n_blocks);
         break;
     case KV_REMOVED:
-        r = prefix_index_remove(m->device, SLOT, ev->removed, ev->n_removed);
+        (void)prefix_index_remove(m->device, SLOT, ev->removed, ev->n_removed);
         break;
     case KV_CLEARED:
         prefix_index_clear(m->device, SLOT);
         break;
     }
-    (void)r;
 }
 
 static void apply_to_slower(struct event_memory *m, const struct kv_event *ev)
@@ -74,7 +59,7 @@ static void apply_to_slower(struct event_memory *m, const struct kv_event *ev)
 
     switch (ev->kind) {
     case KV_STORED:
-        tier_index_store(m->slower, SLOT, tier, parent_of(ev), blocks_of(ev), ev->n_blocks);
+        tier_index_store(m->slower, SLOT, tier, event_parent(ev), event_blocks(ev), ev->n_blocks);
         break;
     case KV_REMOVED:
         (void)tier_index_remove(m->slower, SLOT, tier, ev->removed, ev->n_removed);
@@ -112,7 +97,7 @@ static void dump_blocks(void *arg, const uint64_t *parent, const struct prefix_b
     struct dump *d = arg;
 
     d->next.parent_hash = (struct opt_u64){parent != NULL, parent ? *parent : 0};
-    d->next.blocks = (const struct kv_block *)(const void *)blocks;
+    d->next.blocks = blocks_of_event(blocks);
     d->next.n_blocks = n;
     if (d->next.event_id > 0)
         buf_put_char(d->out, ',');
@@ -129,15 +114,13 @@ static void put_dump(struct event_memory *m, bool newer, struct buf *out)
         d.next.worker_id = newest->worker_id;
         d.next.dp_rank = newest->dp_rank;
     }
-    buf_put_cstr(out, "{\"TreeDump\":");
-    kv_events_begin_put(out, newer);
+    kv_dump_begin_put(out, newer);
     prefix_index_each(m->device, SLOT, dump_blocks, &d);
     for (int tier = 0; tier < N_CACHE_TIERS; tier++) {
         d.next.tier = (enum kv_tier)(KV_TIER_HOST + tier);
         tier_index_each(m->slower, SLOT, (enum cache_tier)tier, dump_blocks, &d);
     }
-    kv_events_end_put(m->ring, out, newer);
-    buf_put_char(out, '}');
+    kv_dump_end_put(m->ring, out, newer);
 }
 
 void event_memory_answer(struct event_memory *m, const struct kv_query *q, bool newer,

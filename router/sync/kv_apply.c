@@ -4,28 +4,15 @@
 #include <assert.h>
 
 #include "router/sched/scheduler.h"
+#include "router/sync/event_blocks.h"
 
 const char *const KV_APPLIED_WORDS[] = {"ok", "parent_block_not_found", "block_not_found",
                                         "invalid_block"};
 const char *const KV_KIND_WORDS[] = {"stored", "removed", "cleared"};
 
-/* Events are handed to the index as they were read. */
-_Static_assert(sizeof(struct prefix_block) == sizeof(struct kv_block) &&
-                   offsetof(struct prefix_block, local) == offsetof(struct kv_block, tokens_hash),
-               "same layout");
 _Static_assert(KV_TIER_DISK - KV_TIER_HOST == (int)TIER_DISK - (int)TIER_HOST &&
                    KV_TIER_EXTERNAL - KV_TIER_HOST == (int)TIER_EXTERNAL - (int)TIER_HOST,
                "same order");
-
-static const struct prefix_block *blocks_of(const struct kv_event *ev)
-{
-    return (const struct prefix_block *)(const void *)ev->blocks;
-}
-
-static const uint64_t *parent_of(const struct kv_event *ev)
-{
-    return ev->parent_hash.set ? &ev->parent_hash.v : NULL;
-}
 
 static enum kv_applied outcome(int r)
 {
@@ -47,7 +34,7 @@ static void apply_to_tier(struct scheduler *s, struct worker_rank w, const struc
 
     switch (ev->kind) {
     case KV_STORED:
-        scheduler_tier_store(s, w, tier, parent_of(ev), blocks_of(ev), ev->n_blocks);
+        scheduler_tier_store(s, w, tier, event_parent(ev), event_blocks(ev), ev->n_blocks);
         break;
     case KV_REMOVED:
         (void)scheduler_tier_remove(s, w, tier, ev->removed, ev->n_removed);
@@ -69,7 +56,7 @@ enum kv_applied kv_apply(struct scheduler *s, const struct kv_event *ev)
     }
     switch (ev->kind) {
     case KV_STORED:
-        return outcome(scheduler_store(s, w, parent_of(ev), blocks_of(ev), ev->n_blocks));
+        return outcome(scheduler_store(s, w, event_parent(ev), event_blocks(ev), ev->n_blocks));
     case KV_REMOVED:
         return outcome(scheduler_remove(s, w, ev->removed, ev->n_removed));
     case KV_CLEARED:

@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "lib/base/map64.h"
 #include "router/sched/scheduler.h"
+#include "router/sync/event_blocks.h"
 #include "router/sync/index_keeper.h"
 #include "router/sync/kv_intake.h"
 #include "router/sync/kv_stream.h"
@@ -124,8 +125,7 @@ static void on_snapshot_event(void *arg, const struct kv_event *ev)
 
     /* Its ids count the snapshot's events, so that they say nothing about order. */
     if (ev->kind == KV_STORED)
-        (void)!scheduler_store(s, w, ev->parent_hash.set ? &ev->parent_hash.v : NULL,
-                               (const struct prefix_block *)(const void *)ev->blocks, ev->n_blocks);
+        (void)!scheduler_store(s, w, event_parent(ev), event_blocks(ev), ev->n_blocks);
 }
 
 static void on_snapshot(void *arg, struct str bytes)
@@ -151,7 +151,7 @@ static void dump_blocks(void *arg, const uint64_t *parent, const struct prefix_b
                           .dp_rank = d->worker.dp_rank,
                           .event_id = d->n++,
                           .kind = KV_STORED,
-                          .blocks = (const struct kv_block *)(const void *)blocks,
+                          .blocks = blocks_of_event(blocks),
                           .n_blocks = n};
 
     if (parent)
