@@ -6,6 +6,7 @@ fail when CI=true, so that a green run in CI means that everything ran.
 """
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import random
@@ -92,6 +93,8 @@ class Kube:
 # Below the range of which the kernel takes ports for outgoing connections, and below a cluster's NodePorts.
 PORTS = range(10000, 30000)
 _given = set()
+# A lock on byte N is a claim to port N, while its process lives: other tests run beside it. Unit tests do the same.
+_claims = open(f"/tmp/commutator-ports.{os.getuid()}", "ab")
 
 
 def free_port():
@@ -104,8 +107,9 @@ def free_port():
         port = random.choice(PORTS)
         if port in _given:
             continue
-        _given.add(port)
         with socket.socket() as probe, contextlib.suppress(OSError):
+            fcntl.lockf(_claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            _given.add(port)
             probe.bind(("", port))
             return port
 

@@ -51,6 +51,21 @@ static inline const char *nats_test_program(void)
     return NULL;
 }
 
+/* Whether nobody else of those who claim ports like this, which tests that run beside us do (and
+ * e2e/conftest.py), has this one: a lock on byte N of the file stands for port N until we end. */
+static inline bool nats_test_claim(int port)
+{
+    static int claims = -1;
+    struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = port, .l_len = 1};
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/tmp/commutator-ports.%u", (unsigned)getuid());
+    if (claims < 0)
+        claims = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(claims >= 0);
+    return fcntl(claims, F_SETLK, &byte) == 0;
+}
+
 /*
  * A port that stays free while its server is away: below the range of which the kernel takes ports
  * for outgoing connections. A client that tries such a one again and again may be connected to
@@ -66,7 +81,7 @@ static inline int nats_test_port(void)
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                 .sin_port = htons((uint16_t)port)};
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        bool free_now = bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+        bool free_now = nats_test_claim(port) && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
 
         (void)close(fd);
         if (free_now) {

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs programs side by side, each with its output kept whole: JOBS at once, else as many as there are processors."""
+import concurrent.futures
+import os
+import queue
+import subprocess
+import tempfile
+import time
+
+PROCESSORS = len(os.sched_getaffinity(0))
+
+
+class End:
+    """How one program ended: exit code (None: it took too long and was killed), seconds, output."""
+
+    def __init__(self, command, code, seconds, output):
+        self.command, self.code, self.seconds, self.output = command, code, seconds, output
+
+
+def run_one(command, limit=None):
+    # A file and no pipe: what a program leaves running behind it must not keep us waiting.
+    with tempfile.TemporaryFile() as out:
+        begin = time.monotonic()
+        code = wait(command, limit, out)
+        out.seek(0)
+        return End(command, code, time.monotonic() - begin, out.read().decode(errors="replace"))
+
+
+def wait(command, limit, out):
+    try:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT) as program:
+            try:
+                return program.wait(limit)
+            except subprocess.TimeoutExpired:
+                program.kill()
+                return None
+    except OSError as e:  # it cannot be started
+        out.write(f"{e}\n".encode())
+        return 127
+
+
+def pool(jobs=PROCESSORS):
+    return concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or jobs))
+
+
+def in_order(commands, limit=None):
+    """The end of each command in the order given, as soon as it and those before it have ended."""
+    with pool() as workers:
+        yield from workers.map(lambda command: run_one(command, limit), commands)
+
+
+def as_they_end(chains, jobs):
+    """The ends of chains of commands, as they come. Those of a chain run one after another."""
+    ends = queue.SimpleQueue()
+
+    def follow(chain):
+        for command in chain:
+            ends.put(run_one(command))
+    with pool(jobs) as workers:
+        for chain in chains:
+            workers.submit(follow, chain)
+        for _ in range(sum(map(len, chains))):
+            yield ends.get()
