@@ -39,7 +39,7 @@ def pending(stack, **labels):
     return stack.metric(PENDING, model=MODEL, **labels) or 0
 
 
-def fill(stack, tokens=600):
+def fill(stack, tokens=2000):
     """One slow worker gets a prompt that keeps it busy for some seconds; others wait from then on."""
     first = Client(stack, words(tokens))
     until("the prompt is being computed",

@@ -164,6 +164,7 @@ def test_with_nats_gone(stack, how):
     # The bridge may still be shaking hands when the server falls silent.
     others = [route(stack), bridge(stack)]
     others[0].wait_log("KV Routing initialized")
+    until("SIGTERM is caught", lambda: catches_sigterm(others[1]), 60)
     stack.chat("Before it goes.")
     if how == "killed":
         stack.nats.kill()
