@@ -16,7 +16,7 @@ struct nats_inbox *nats_inbox_new(struct loop *l, loop_fn deliver, size_t max)
     in->max = max ? max : QUEUE_DEFAULT;
     list_init(&in->messages);
     list_init(&in->husks);
-    list_init(&in->retired);
+    list_init(&in->orders);
     nats_outbox_init(&in->outbox);
     (void)pthread_mutex_init(&in->lock, NULL);
     (void)pthread_cond_init(&in->changed, NULL);
@@ -45,11 +45,47 @@ void nats_inbox_unref(struct nats_inbox *in)
         return;
     nats_inbox_free_messages(&in->messages);
     nats_inbox_free_messages(&in->husks);
+    LIST_FOREACH (o, &in->orders, struct nats_order, link)
+        nats_order_free(o);
     (void)nats_outbox_clear(&in->outbox);
     (void)pthread_mutex_destroy(&in->lock);
     (void)pthread_cond_destroy(&in->changed);
     (void)pthread_cond_destroy(&in->has_ended);
     free(in);
+}
+
+void nats_order_free(struct nats_order *o)
+{
+    free(o->subject);
+    free(o);
+}
+
+/* With the lock held. An end that overtakes its beginning leaves none of them: what waits for a keeper
+ * that is held up grows no further than the subscriptions. */
+static bool cancel_order(struct nats_inbox *in, uint64_t id)
+{
+    LIST_FOREACH (o, &in->orders, struct nats_order, link) {
+        if (o->id == id) {
+            list_remove(&o->link);
+            nats_order_free(o);
+            return true;
+        }
+    }
+    return false;
+}
+
+void nats_inbox_order(struct nats_inbox *in, uint64_t id, const char *subject)
+{
+    (void)pthread_mutex_lock(&in->lock);
+    if (subject || !cancel_order(in, id)) {
+        struct nats_order *o = xcalloc(1, sizeof(*o));
+
+        o->id = id;
+        o->subject = subject ? xstrdup(subject) : NULL;
+        list_append(&in->orders, &o->link);
+        (void)pthread_cond_signal(&in->changed);
+    }
+    (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* The loop is alive as long as the inbox is not closing. */

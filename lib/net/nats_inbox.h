@@ -20,12 +20,11 @@ struct nats_arrived {
     struct nats_message view; /* into it */
 };
 
-/* Of the newest connection. */
-enum nats_stage {
-    OPENING, /* by the keeper; the loop still has the one before, which is closed */
-    OFFERED, /* it lies in the inbox */
-    ADOPTED, /* subscribed by the loop; the keeper sees to it that the server knows */
-    READY,
+/* What the loop has subscribed to, or no longer wants. */
+struct nats_order {
+    struct list link;
+    uint64_t id;   /* of the subscription */
+    char *subject; /* owned; NULL: it has ended */
 };
 
 struct nats_inbox {
@@ -33,7 +32,7 @@ struct nats_inbox {
     struct loop *loop;
     loop_fn deliver; /* its turn in the loop; gets a reference */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* closing, lost or adopted; the outbox is not empty any more */
+    pthread_cond_t changed; /* closing or lost; outbox or orders are not empty any more */
     struct list messages;
     size_t n_messages, n_bytes, max;
     struct nats_link *link; /* loop thread only; NULL once freed */
@@ -44,11 +43,11 @@ struct nats_inbox {
     bool closing; /* takes nothing any more */
     bool ended;   /* the library has nothing more to do with the link */
     pthread_cond_t has_ended;
-    bool lost; /* the library closed the connection for good */
-    bool up;   /* as the library sees it; told once the connection is READY */
-    enum nats_stage stage;
-    natsConnection *offered; /* NULL unless OFFERED */
-    struct list retired;     /* subscriptions that have ended */
+    bool lost;                  /* the library closed the connection for good */
+    bool up;                    /* as the library sees it; told once the connection is ready */
+    bool ready;                 /* the server was told of all subscriptions, if it listens */
+    natsConnection *connection; /* the keeper's until @closing; NULL before the first */
+    struct list orders;
     struct nats_outbox outbox;
     int64_t payload_max; /* that the server takes */
     uint64_t received, dropped, reconnects, published, dropped_out;
@@ -62,6 +61,9 @@ void nats_inbox_unref(struct nats_inbox *in);
 void nats_inbox_wake(struct nats_inbox *in);
 /* Takes what @message owns; drops and counts it when there is no room. Any thread. */
 void nats_inbox_push(struct nats_inbox *in, const struct nats_arrived *message);
+/* To the keeper, which obeys in this order. @subject is copied; NULL: the subscription has ended. */
+void nats_inbox_order(struct nats_inbox *in, uint64_t id, const char *subject);
+void nats_order_free(struct nats_order *o);
 size_t nats_inbox_size_of(const struct nats_message *m);
 /* The library has a thread that destroys them, which the first one wakes: many at once cost little
  * more than one. */

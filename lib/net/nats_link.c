@@ -3,15 +3,15 @@
  * Three kinds of threads meet here:
  *
  *     library threads --push--> inbox (bounded, mutex) --loop_post--> loop: deliver
- *     keeper thread: connects, and connects anew when the library gave up (twice refused
- *                    credentials are final to it, but a server may get its users later);
- *                    publishes what the loop put into the outbox, for a publish waits for a
- *                    server that does not read, up to WRITE_MS
+ *     loop --orders, outbox--> keeper thread: connects, and connects anew when the library gave up
+ *                    (twice refused credentials are final to it, but a server may get its users
+ *                    later); subscribes, and publishes, in the order of the loop's calls
  *
- * Connection and subscriptions belong to the loop: the keeper opens a connection and offers it in
- * the inbox, the loop adopts it and subscribes, and destroys it when the next one is offered or the
- * link is freed. Until it has offered the next one, the keeper may use it too. So the lock guards
- * the inbox only, and nobody holds it in a call that may talk to the server.
+ * The keeper has the connection and the library's subscriptions to itself, for every call may wait
+ * for the server: a publish for one that does not read, up to WRITE_MS, and a subscribe for the
+ * library's own reconnecting thread, which has the connection locked. The loop only knows whom a
+ * message is for. The lock guards the inbox, and nobody holds it in a call that may talk to the
+ * server. When the link closes, the keeper leaves the connection and what hangs on it to end().
  *
  * The library may still be in one of our callbacks when its objects have been destroyed. So its
  * callbacks know the inbox only, which is counted: one reference for the link, one for each
@@ -49,12 +49,19 @@ enum {
     END_MS = 3000,  /* for the write deadline, and a handshake that the library does give up */
 };
 
+/* Of the loop. */
 struct subscription {
     struct list link;
     uint64_t id;
-    char *subject;
     nats_link_fn fn;
     void *arg;
+};
+
+/* The keeper's side of it. */
+struct interest {
+    struct list link;
+    uint64_t id;
+    char *subject;
     natsSubscription *handle; /* NULL while there is no connection */
 };
 
@@ -66,8 +73,9 @@ struct closure {
 struct nats_link {
     struct nats_inbox *inbox;
     natsOptions *options;
+    /* Keeper only, until it has ended. */
+    struct list interests, retired;
     /* All below: loop thread only. */
-    natsConnection *connection; /* NULL before the first */
     struct list subscriptions;
     uint64_t next_id;
     pthread_t keeper;
@@ -175,66 +183,137 @@ static void on_error(natsConnection *connection, natsSubscription *handle, natsS
 
 /* --- keeper --------------------------------------------------------------------------------------- */
 
-static void set_stage(struct nats_inbox *in, enum nats_stage stage)
+static void free_interests(struct list *interests)
 {
-    (void)pthread_mutex_lock(&in->lock);
-    in->stage = stage;
-    nats_inbox_wake(in);
-    (void)pthread_cond_signal(&in->changed);
-    (void)pthread_mutex_unlock(&in->lock);
+    LIST_FOREACH (i, interests, struct interest, link) {
+        list_remove(&i->link);
+        natsSubscription_Destroy(i->handle);
+        free(i->subject);
+        free(i);
+    }
 }
 
-/* Opens a connection, or begins to try in the background. */
-static natsStatus open_connection(struct nats_link *n, natsConnection **ret)
+/* Lets go of the connection that has ended, whose reader is past all subscriptions then. False when
+ * the link closes, and the connection is end()'s. */
+static bool disconnect(struct nats_link *n)
+{
+    struct nats_inbox *in = n->inbox;
+    natsConnection *connection = NULL;
+    bool closing;
+
+    (void)pthread_mutex_lock(&in->lock);
+    closing = in->closing;
+    if (!closing)
+        connection = TAKE(in->connection);
+    (void)pthread_mutex_unlock(&in->lock);
+    if (closing)
+        return false;
+    natsConnection_Close(connection); /* which waits for the reader */
+    LIST_FOREACH (i, &n->interests, struct interest, link) {
+        natsSubscription_Destroy(i->handle);
+        i->handle = NULL;
+    }
+    free_interests(&n->retired);
+    natsConnection_Destroy(connection);
+    return true;
+}
+
+/* Opens a connection, or begins to try in the background. NULL when it can do neither. */
+static natsConnection *open_connection(struct nats_link *n)
 {
     struct nats_inbox *in = nats_inbox_ref(n->inbox); /* for on_closed() */
+    natsConnection *connection = NULL;
     natsStatus status;
 
     (void)pthread_mutex_lock(&in->lock);
     in->lost = false;
-    in->stage = OPENING;
+    in->ready = false;
     (void)pthread_mutex_unlock(&in->lock);
-    status = natsConnection_Connect(ret, n->options);
-    if (status == NATS_OK)
-        set_up(in, *ret, false);
-    else if (status != NATS_NOT_YET_CONNECTED)
+    status = natsConnection_Connect(&connection, n->options);
+    if (status != NATS_OK && status != NATS_NOT_YET_CONNECTED) {
         nats_inbox_unref(in);
-    return status;
-}
-
-/* False when the link closes before the loop has adopted it. */
-static bool offer(struct nats_inbox *in, natsConnection *connection)
-{
-    bool adopted;
-
+        return NULL;
+    }
     (void)pthread_mutex_lock(&in->lock);
-    in->offered = connection;
-    in->stage = OFFERED;
-    nats_inbox_wake(in);
-    while (in->stage == OFFERED && !in->closing)
-        (void)pthread_cond_wait(&in->changed, &in->lock);
-    adopted = in->stage == ADOPTED;
+    in->connection = connection;
     (void)pthread_mutex_unlock(&in->lock);
-    return adopted;
+    if (status == NATS_OK)
+        set_up(in, connection, false);
+    return connection;
 }
 
-/* *ret is the keeper's to use until it offers the next. */
-static bool connect_once(struct nats_link *n, natsConnection **ret)
+/* On a connection that has ended, it waits for the next. */
+static void subscribe_now(struct nats_link *n, struct interest *i, natsConnection *connection)
 {
-    natsConnection *connection = NULL;
-    natsStatus status = open_connection(n, &connection);
+    struct closure *c = xcalloc(1, sizeof(*c));
 
-    *ret = connection;
-    if (status != NATS_OK && status != NATS_NOT_YET_CONNECTED)
+    c->inbox = nats_inbox_ref(n->inbox);
+    c->subscription = i->id;
+    if (natsConnection_Subscribe(&i->handle, connection, i->subject, on_message, c) != NATS_OK)
+        on_subscription_complete(c);
+    else
+        (void)natsSubscription_SetOnCompleteCB(i->handle, on_subscription_complete, c);
+}
+
+static void obey(struct nats_link *n, struct nats_order *o, natsConnection *connection)
+{
+    if (o->subject) {
+        struct interest *i = xcalloc(1, sizeof(*i));
+
+        i->id = o->id;
+        i->subject = TAKE(o->subject);
+        list_append(&n->interests, &i->link);
+        subscribe_now(n, i, connection);
+        return;
+    }
+    LIST_FOREACH (i, &n->interests, struct interest, link) {
+        if (i->id == o->id) {
+            list_remove(&i->link);
+            list_append(&n->retired, &i->link);
+        }
+    }
+}
+
+/* With the lock held, which is given up meanwhile. False when there was none. */
+static bool obey_next(struct nats_link *n, natsConnection *connection)
+{
+    struct nats_inbox *in = n->inbox;
+    struct nats_order *o;
+
+    if (list_empty(&in->orders))
         return false;
-    if (!offer(n->inbox, connection))
-        return true;
+    o = LIST_ENTRY(in->orders.next, struct nats_order, link);
+    list_remove(&o->link);
+    (void)pthread_mutex_unlock(&in->lock);
+    obey(n, o, connection);
+    nats_order_free(o);
+    (void)pthread_mutex_lock(&in->lock);
+    return true;
+}
+
+/* Returns the keeper's to use until it connects the next time; NULL: it has to try again. */
+static natsConnection *connect_once(struct nats_link *n)
+{
+    struct nats_inbox *in = n->inbox;
+    natsConnection *connection = disconnect(n) ? open_connection(n) : NULL;
+
+    if (!connection)
+        return NULL;
+    LIST_FOREACH (i, &n->interests, struct interest, link)
+        subscribe_now(n, i, connection);
+    (void)pthread_mutex_lock(&in->lock);
+    while (!in->closing && obey_next(n, connection))
+        ;
+    (void)pthread_mutex_unlock(&in->lock);
     /* Who hears "up" and then asks a peer must not miss what that peer says next: the server has to
      * know the subscriptions before. */
     if (natsConnection_Status(connection) == NATS_CONN_STATUS_CONNECTED)
         (void)natsConnection_FlushTimeout(connection, FLUSH_MS);
-    set_stage(n->inbox, READY);
-    return true;
+    (void)pthread_mutex_lock(&in->lock);
+    in->ready = true;
+    nats_inbox_wake(in);
+    (void)pthread_mutex_unlock(&in->lock);
+    return connection;
 }
 
 static natsStatus send_now(natsConnection *connection, const struct nats_outgoing *out)
@@ -261,7 +340,7 @@ static natsStatus send_now(natsConnection *connection, const struct nats_outgoin
 static bool send_next(struct nats_inbox *in, natsConnection *connection)
 {
     struct nats_parcel *p = nats_outbox_take(&in->outbox);
-    bool up = in->up && in->stage == READY, sent;
+    bool up = in->up && in->ready, sent;
 
     if (!p)
         return false;
@@ -283,59 +362,60 @@ static struct timespec time_in(uint64_t ms)
     return t;
 }
 
-/* With the lock held; until closing, or @lost is set, or the time is over. */
-static void wait_change(struct nats_inbox *in, uint64_t ms)
+/* With the lock held. */
+static void wait_closing(struct nats_inbox *in, uint64_t ms)
+{
+    struct timespec until = time_in(ms);
+    int r = 0;
+
+    while (!in->closing && r == 0)
+        r = pthread_cond_timedwait(&in->changed, &in->lock, &until);
+}
+
+/* With the lock held; there is something to do, or the time is over. */
+static void wait_work(struct nats_inbox *in, uint64_t ms)
 {
     struct timespec until = time_in(ms);
 
-    (void)pthread_cond_timedwait(&in->changed, &in->lock, &until);
-}
-
-static void free_all(struct list *subscriptions)
-{
-    LIST_FOREACH (s, subscriptions, struct subscription, link) {
-        list_remove(&s->link);
-        natsSubscription_Destroy(s->handle);
-        free(s->subject);
-        free(s);
-    }
+    if (!in->closing && !in->lost && in->outbox.n == 0 && list_empty(&in->orders))
+        (void)pthread_cond_timedwait(&in->changed, &in->lock, &until);
 }
 
 /* With the lock held, which is given up meanwhile. False when none is retired. */
-static bool free_retired(struct nats_inbox *in, natsConnection *connection)
+static bool free_retired(struct nats_link *n, natsConnection *connection)
 {
-    struct list these;
+    struct nats_inbox *in = n->inbox;
     bool past, up = in->up;
 
-    if (list_empty(&in->retired))
+    if (list_empty(&n->retired))
         return false;
-    list_init(&these);
-    list_move_all(&these, &in->retired);
     (void)pthread_mutex_unlock(&in->lock);
-    LIST_FOREACH (s, &these, struct subscription, link)
-        if (s->handle)
-            (void)natsSubscription_Unsubscribe(s->handle);
+    LIST_FOREACH (i, &n->retired, struct interest, link)
+        if (i->handle)
+            (void)natsSubscription_Unsubscribe(i->handle);
     past = up && natsConnection_FlushTimeout(connection, PAST_MS) == NATS_OK;
     if (past)
-        free_all(&these);
+        free_interests(&n->retired);
     (void)pthread_mutex_lock(&in->lock);
-    if (past)
-        return true;
-    list_move_all(&in->retired, &these);
-    if (!in->closing && !in->lost && in->outbox.n == 0)
-        wait_change(in, RETRY_MAX_MS);
+    if (!past)
+        wait_work(in, RETRY_MAX_MS);
     return true;
 }
 
-/* With the lock held, until the connection is gone or the link closes; what is to leave leaves. */
-static void serve(struct nats_inbox *in, natsConnection *connection)
+/* With the lock held, until the connection is gone or the link closes; what is to leave leaves. Who
+ * subscribes and then publishes gets the answer: orders come first. */
+static void serve(struct nats_link *n, natsConnection *connection)
 {
+    struct nats_inbox *in = n->inbox;
+
     while (!in->lost) {
+        if (!in->closing && obey_next(n, connection))
+            continue;
         if (send_next(in, connection))
             continue;
         if (in->closing)
             break;
-        if (!free_retired(in, connection))
+        if (!free_retired(n, connection))
             (void)pthread_cond_wait(&in->changed, &in->lock);
     }
     in->dropped_out += nats_outbox_clear(&in->outbox);
@@ -348,14 +428,12 @@ static void *keep(void *arg)
     bool closing = false;
 
     while (!closing) {
-        natsConnection *connection;
-        bool connected = connect_once(n, &connection);
+        natsConnection *connection = connect_once(n);
 
         (void)pthread_mutex_lock(&in->lock);
-        if (connected)
-            serve(in, connection);
-        if (!in->closing)
-            wait_change(in, RETRY_MAX_MS);
+        if (connection)
+            serve(n, connection);
+        wait_closing(in, RETRY_MAX_MS);
         closing = in->closing;
         (void)pthread_mutex_unlock(&in->lock);
     }
@@ -370,48 +448,6 @@ static struct subscription *find_subscription(struct nats_link *n, uint64_t id)
         if (s->id == id)
             return s;
     return NULL;
-}
-
-static natsStatus subscribe_now(struct nats_link *n, struct subscription *s)
-{
-    struct closure *c = xcalloc(1, sizeof(*c));
-    natsStatus status;
-
-    c->inbox = nats_inbox_ref(n->inbox);
-    c->subscription = s->id;
-    status = natsConnection_Subscribe(&s->handle, n->connection, s->subject, on_message, c);
-    if (status == NATS_OK)
-        status = natsSubscription_SetOnCompleteCB(s->handle, on_subscription_complete, c);
-    else
-        on_subscription_complete(c);
-    return status;
-}
-
-/* Its connection has ended, so that the library's reader is past them all. */
-static void disconnect(struct nats_link *n)
-{
-    LIST_FOREACH (s, &n->subscriptions, struct subscription, link) {
-        natsSubscription_Destroy(s->handle);
-        s->handle = NULL;
-    }
-    natsConnection_Destroy(TAKE(n->connection));
-}
-
-static void adopt(struct nats_link *n)
-{
-    struct nats_inbox *in = n->inbox;
-    natsConnection *offered;
-
-    (void)pthread_mutex_lock(&in->lock);
-    offered = TAKE(in->offered);
-    (void)pthread_mutex_unlock(&in->lock);
-    if (!offered)
-        return;
-    disconnect(n);
-    n->connection = offered;
-    LIST_FOREACH (s, &n->subscriptions, struct subscription, link)
-        (void)subscribe_now(n, s);
-    set_stage(in, ADOPTED);
 }
 
 /* Moves what may be delivered in one turn to @ret; false when more is left. */
@@ -438,7 +474,7 @@ static bool is_up(struct nats_inbox *in)
     bool up;
 
     (void)pthread_mutex_lock(&in->lock);
-    up = in->up && in->stage == READY;
+    up = in->up && in->ready;
     (void)pthread_mutex_unlock(&in->lock);
     return up;
 }
@@ -487,10 +523,8 @@ static void deliver(void *arg)
     (void)pthread_mutex_lock(&in->lock);
     in->posted = false; /* first: a change that this turn does not see any more posts the next */
     (void)pthread_mutex_unlock(&in->lock);
-    if (in->link) {
-        adopt(in->link);
+    if (in->link)
         tell_state(in->link);
-    }
     if (!take_batch(in, &batch)) {
         (void)pthread_mutex_lock(&in->lock);
         nats_inbox_wake(in);
@@ -524,6 +558,8 @@ int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_li
     n->state = conf->state;
     n->arg = conf->arg;
     list_init(&n->subscriptions);
+    list_init(&n->interests);
+    list_init(&n->retired);
     status = natsOptions_Create(&n->options);
     if (status == NATS_OK)
         status = set_options(n->options, conf, n->inbox);
@@ -543,20 +579,22 @@ static void *end(void *arg)
 {
     struct nats_link *n = arg;
     struct nats_inbox *in = n->inbox;
+    natsConnection *connection;
     bool ready;
 
     (void)pthread_mutex_lock(&in->lock);
-    ready = in->stage == READY;
+    ready = in->ready;
+    connection = in->connection;
     (void)pthread_mutex_unlock(&in->lock);
     if (!ready) /* it ends a flush that the keeper may be in */
-        natsConnection_Close(n->connection);
+        natsConnection_Close(connection);
     if (n->keeper_runs)
         (void)pthread_join(n->keeper, NULL);
-    natsConnection_Close(n->connection); /* which waits for the library's reader */
-    free_all(&n->subscriptions);
-    free_all(&in->retired);
-    natsConnection_Destroy(n->connection);
-    natsConnection_Destroy(in->offered);
+    connection = in->connection;
+    natsConnection_Close(connection); /* which waits for the library's reader */
+    free_interests(&n->interests);
+    free_interests(&n->retired);
+    natsConnection_Destroy(connection);
     natsOptions_Destroy(n->options);
     free(n);
     (void)pthread_mutex_lock(&in->lock);
@@ -591,6 +629,10 @@ struct nats_link *nats_link_free(struct nats_link *n)
         return NULL;
     in = nats_inbox_ref(n->inbox);
     in->link = NULL;
+    LIST_FOREACH (s, &n->subscriptions, struct subscription, link) {
+        list_remove(&s->link);
+        free(s);
+    }
     (void)pthread_mutex_lock(&in->lock);
     in->closing = true;
     (void)pthread_cond_signal(&in->changed);
@@ -605,34 +647,34 @@ struct nats_link *nats_link_free(struct nats_link *n)
     return NULL;
 }
 
-/* The keeper tells the server and destroys it: the library's lock may be held up by a handshake. */
-static void retire(struct nats_inbox *in, struct subscription *s)
+/* Of tokens between dots, as the library wants it, which says so on the keeper only. */
+static bool is_subject(struct str s)
 {
-    list_remove(&s->link);
-    (void)pthread_mutex_lock(&in->lock);
-    list_append(&in->retired, &s->link);
-    (void)pthread_cond_signal(&in->changed);
-    (void)pthread_mutex_unlock(&in->lock);
+    bool in_token = false;
+
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+
+        if (c <= ' ' || c == 0x7f || (c == '.' && !in_token))
+            return false;
+        in_token = c != '.';
+    }
+    return in_token;
 }
 
 int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn fn, void *arg,
                         uint64_t *ret_id, struct err *e)
 {
-    struct subscription *s = xcalloc(1, sizeof(*s));
-    natsStatus status = NATS_OK;
+    struct subscription *s;
 
+    if (!is_subject(str_from(subject)))
+        return err_set(e, -EINVAL, "nats: subscribe '%s': no subject", subject);
+    s = xcalloc(1, sizeof(*s));
     s->id = ++n->next_id;
-    s->subject = xstrdup(subject);
     s->fn = fn;
     s->arg = arg;
     list_append(&n->subscriptions, &s->link);
-    if (n->connection)
-        status = subscribe_now(n, s);
-    /* On a connection that has ended, it waits for the next. */
-    if (status != NATS_OK && status != NATS_CONNECTION_CLOSED) {
-        retire(n->inbox, s);
-        return err_set(e, -EINVAL, "nats: subscribe '%s': %s", subject, natsStatus_GetText(status));
-    }
+    nats_inbox_order(n->inbox, s->id, subject);
     *ret_id = s->id;
     return 0;
 }
@@ -643,7 +685,9 @@ void nats_link_unsubscribe(struct nats_link *n, uint64_t id)
 
     if (!s)
         return;
-    retire(n->inbox, s);
+    list_remove(&s->link);
+    free(s);
+    nats_inbox_order(n->inbox, id, NULL);
 }
 
 /* Once for all that a turn published: each time costs two threads a switch. */
@@ -664,7 +708,7 @@ int nats_link_send(struct nats_link *n, const struct nats_outgoing *out)
     int r = 0;
 
     (void)pthread_mutex_lock(&in->lock);
-    if (!in->up || in->stage != READY)
+    if (!in->up || !in->ready)
         r = -ENOTCONN;
     else if ((uint64_t)out->payload.len > (uint64_t)in->payload_max)
         r = -EMSGSIZE;
@@ -695,7 +739,7 @@ struct nats_link_stats nats_link_stats(const struct nats_link *n)
     stats.received = in->received;
     stats.dropped_in = in->dropped;
     stats.reconnects = in->reconnects;
-    stats.up = in->up && in->stage == READY;
+    stats.up = in->up && in->ready;
     (void)pthread_mutex_unlock(&in->lock);
     return stats;
 }

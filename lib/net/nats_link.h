@@ -6,8 +6,9 @@
  * library's own threads only post messages into the loop, through a bounded queue; what does not
  * fit is dropped and counted. Connecting is in the background: start succeeds without a server,
  * and the link reconnects for ever, with back-off; `state` says when it is up or down. Publishing
- * while down is dropped and counted (KV events are recoverable, see wire.md §7). Publishing never
- * waits: a thread of the link sends, from a bounded queue (nats_outbox.h).
+ * while down is dropped and counted (KV events are recoverable, see wire.md §7). Nothing but the end
+ * of a link waits for the server: a thread of the link subscribes, and sends from a bounded queue
+ * (nats_outbox.h), in the order of the calls as far as an answer could tell.
  */
 #pragma once
 
@@ -55,7 +56,8 @@ MUST_CHECK int nats_link_start(struct nats_link **ret, struct loop *l,
  * callback comes after it. Returns within seconds: threads that a server holds up in the handshake are
  * left behind, and end when it lets go of the connection. */
 struct nats_link *nats_link_free(struct nats_link *n);
-/* Survives reconnects. Returns an id for nats_link_unsubscribe(). Wildcards allowed. */
+/* Survives reconnects, and precedes what is published after it. Returns an id for
+ * nats_link_unsubscribe(), after which no callback comes. Wildcards allowed. -EINVAL: no subject. */
 MUST_CHECK int nats_link_subscribe(struct nats_link *n, const char *subject, nats_link_fn fn,
                                    void *arg, uint64_t *ret_id, struct err *e);
 void nats_link_unsubscribe(struct nats_link *n, uint64_t id);

@@ -129,6 +129,23 @@ static void test_messages_pass(void **state)
     bench_close(b);
 }
 
+static void test_what_is_no_subject_is_refused(void **state)
+{
+    static const char *const WRONG[] = {"", ".", "a.", ".a", "a..b", "a b", "a\tb", "a\r\nSUB b"};
+    struct bench *b = bench_open();
+    struct nats_link *n = link_to(b, 0);
+    uint64_t id = 0;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(WRONG); i++)
+        assert_int_equal(nats_link_subscribe(n, WRONG[i], on_message, b, &id, &e), -EINVAL);
+    assert_int_equal(id, 0);
+    (void)subscribe(n, "a.*.>", b);
+    assert_null(nats_link_free(n));
+    bench_close(b);
+}
+
 static void test_the_server_may_come_later(void **state)
 {
     struct bench *b = bench_open();
@@ -248,7 +265,7 @@ static void test_freeing_with_messages_under_way(void **state)
     bench_close(b);
 }
 
-/* The keeper's connection is then on its way, or offered and never adopted. */
+/* The keeper's connection is then on its way, or just there. */
 static void test_freeing_before_the_loop_turned(void **state)
 {
     struct bench *b = bench_open();
@@ -347,7 +364,8 @@ static void test_publishing_does_not_wait_for_a_server_that_does_not_read(void *
 
 int main(void)
 {
-    return TEST_RUN(T(test_messages_pass), T(test_the_server_may_come_later),
+    return TEST_RUN(T(test_messages_pass), T(test_what_is_no_subject_is_refused),
+                    T(test_the_server_may_come_later),
                     T(test_subscriptions_survive_the_death_of_the_server),
                     T(test_refused_credentials_are_no_connection), T(test_the_queue_is_bounded),
                     T(test_freeing_with_messages_under_way), T(test_freeing_before_the_loop_turned),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server that takes a connection and falls silent, as one does that is paused: the link ends all
- * the same. The server lets go of the connection only when the link is gone, or (then the test fails)
- * when that took too long.
+ * A server that takes a connection and falls silent, as one does that is paused: subscribing does not
+ * wait for it, and the link ends all the same. The server lets go of the connection only when the link
+ * is gone, or (then the test fails) when that took too long.
  */
 #include "lib/net/nats_link.h"
 
@@ -193,11 +193,15 @@ static void turn_until_silent(struct rig *r)
 static void ends_with_a_server_that(enum manner manner)
 {
     struct rig r = {.manner = manner};
+    uint64_t other;
+    struct err e;
 
     rig_open(&r);
     turn_until_silent(&r);
     assert_false(r.up);
+    EXPECT_OK(nats_link_subscribe(r.link, "t", on_message, &r, &other, &e), &e);
     nats_link_unsubscribe(r.link, r.id);
+    nats_link_unsubscribe(r.link, other);
     assert_null(nats_link_free(r.link));
     set(&r, &r.freed);
     assert_int_equal(pthread_join(r.server, NULL), 0);
