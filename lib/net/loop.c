@@ -2,10 +2,13 @@
 #include "lib/net/loop.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "lib/net/uv_lib.h"
 
@@ -154,11 +157,30 @@ static void on_turn_limit(uv_timer_t *h)
     (void)h; /* its only job was to end the wait */
 }
 
+/* libuv aborts the process when there is no room for the pipe that its first loop makes. */
+static int find_room(void)
+{
+    int files[1 + 2], r = 0; /* of epoll, and the pipe */
+    size_t n = 0;
+
+    for (; r == 0 && n < ARRAY_LEN(files); n += r == 0) {
+        files[n] = eventfd(0, EFD_CLOEXEC);
+        r = files[n] < 0 ? -errno : 0;
+    }
+    while (n > 0)
+        (void)close(files[--n]);
+    return r;
+}
+
 int loop_new(struct loop **ret, struct err *e)
 {
-    struct loop *l = xcalloc(1, sizeof(*l));
-    int r = uv_loop_init(&l->uv);
+    struct loop *l;
+    int r = find_room();
 
+    if (r < 0)
+        return err_errno(e, r, "event loop");
+    l = xcalloc(1, sizeof(*l));
+    r = uv_loop_init(&l->uv);
     if (r == 0 && (r = uv_async_init(&l->uv, &l->wake, on_wake)) < 0)
         (void)uv_loop_close(&l->uv);
     if (r < 0) {

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "lib/base/test.h"
 
@@ -343,14 +345,38 @@ static void test_signal(void **state)
     assert_int_equal(loop_on_signal(l, 9999, trace_end, &t, &e), -EINVAL);
 }
 
+/* Of a process that has made no loop yet: libuv aborts where its first one finds no pipe. */
+static void test_too_few_open_files_are_an_error(void **state)
+{
+    struct rlimit before, low;
+    int lowest = dup(STDIN_FILENO);
+
+    (void)state;
+    assert_true(lowest >= 0);
+    (void)close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    for (rlim_t left = 0; left < 4; left++) {
+        struct loop *l = NULL;
+        struct err e;
+
+        low.rlim_cur = (rlim_t)lowest + left;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        assert_int_equal(loop_new(&l, &e), -EMFILE);
+        assert_non_null(strstr(e.text, "open files"));
+        assert_null(l);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_deferred_calls_run_in_the_same_turn),
-                    T(test_endless_deferring_does_not_starve_the_loop),
-                    T(test_posts_from_threads_keep_their_order),
-                    T(test_loop_free_runs_what_was_posted), T(test_stop_before_run_is_not_lost),
-                    T(test_timers), T(test_freed_timer_never_fires),
-                    T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done),
-                    T(test_settling_waits_for_work), T(test_signal),
-                    T(test_a_signal_after_the_loop_is_ignored));
+    return TEST_RUN(
+        T(test_too_few_open_files_are_an_error), T(test_deferred_calls_run_in_the_same_turn),
+        T(test_endless_deferring_does_not_starve_the_loop),
+        T(test_posts_from_threads_keep_their_order), T(test_loop_free_runs_what_was_posted),
+        T(test_stop_before_run_is_not_lost), T(test_timers), T(test_freed_timer_never_fires),
+        T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done),
+        T(test_settling_waits_for_work), T(test_signal),
+        T(test_a_signal_after_the_loop_is_ignored));
 }
