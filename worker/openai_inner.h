@@ -7,9 +7,10 @@
 #include "lib/base/list.h"
 #include "lib/base/metric.h"
 #include "lib/net/http_server.h"
+#include "router/discovery/model_cache.h"
+#include "router/discovery/model_text.h"
 #include "router/openai/openai.h"
 #include "worker/mock_worker.h"
-#include "worker/openai_model.h"
 #include "worker/openai_server.h"
 
 /* Why a request of vLLM ended. */
@@ -17,7 +18,8 @@ enum openai_end { OPENAI_STOP, OPENAI_LENGTH, OPENAI_ABORT, OPENAI_ENDS };
 
 struct openai_server {
     struct openai_server_conf conf;
-    struct openai_model model;
+    struct model_text text;
+    struct tokenizer_scratch *scratch; /* of the one thread that tokenizes */
     char *name, *root;
     uint32_t context_length;
     struct http_server *http;

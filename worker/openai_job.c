@@ -231,13 +231,13 @@ bool openai_prompt(struct openai_server *s, const struct openai_request *in, str
         return true;
     }
     if (in->api == API_CHAT) {
-        if (!s->model.chat)
+        if (!s->text.chat)
             return api_fail(e, 400, "messages", "the model has no chat template");
-        r = chat_render(s->model.chat, &chat, &rendered, &why);
+        r = chat_render(s->text.chat, &chat, &rendered, &why);
         text = buf_str(&rendered);
     }
     if (r == 0)
-        r = tokenizer_encode(s->model.tokenizer, s->model.scratch, text, ret, &why);
+        r = tokenizer_encode(s->text.tokenizer, s->scratch, text, ret, &why);
     return r == 0 || api_fail(e, 400, NULL, "%s", why.text);
 }
 
@@ -256,19 +256,19 @@ static void start_output(struct openai_job *j)
                           in->sampling.include_stop_str_in_output.v,
     };
     stop_init(&j->stop, &j->rules);
-    detok_init(&j->detok, j->s->model.tokenizer, j->prompt.ptr, j->prompt.len, true);
+    detok_init(&j->detok, j->s->text.tokenizer, j->prompt.ptr, j->prompt.len, true);
     chunk_init(&j->chunk, in->api, id.len ? id : str_from(uuid), in->model, clock_wall_ms() / 1000);
 }
 
 static bool submit(struct openai_job *j, struct api_error *e)
 {
-    const struct openai_model *m = &j->s->model;
+    const struct model_text *t = &j->s->text;
     struct engine_request rq = {.model = j->in.model,
                                 .token_ids = j->prompt.ptr,
                                 .n_token_ids = j->prompt.len,
                                 .stop = j->in.stop,
-                                .eos_token_ids = &m->eos,
-                                .n_eos_token_ids = m->has_eos};
+                                .eos_token_ids = t->eos_ids,
+                                .n_eos_token_ids = t->n_eos_ids};
     struct err why;
 
     if (mock_worker_submit(j->s->conf.worker, arena_new(), &rq, &ANSWER, j, &j->job, &why) < 0)

@@ -209,6 +209,20 @@ static const struct http_route ROUTES[] = {
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static int load_text(struct openai_server *s, struct err *e)
+{
+    const struct model_places here = {.model_root = NULL};
+    int r = model_text_load(&s->text, s->conf.card, &here, NULL, 0, TEMPLATE_TRANSFORMERS, e);
+
+    if (r < 0)
+        return err_wrap(e, r, "OpenAI API of '%s'", s->name);
+    s->scratch = tokenizer_scratch_new(s->text.tokenizer);
+    if (s->text.lacks.text[0])
+        log_warn(&LG, "chat template cannot be used", LOG_STR("model", s->name),
+                 LOG_STR("why", s->text.lacks.text));
+    return 0;
+}
+
 int openai_server_start(struct openai_server **ret, const struct openai_server_conf *conf,
                         struct err *e)
 {
@@ -230,7 +244,7 @@ int openai_server_start(struct openai_server **ret, const struct openai_server_c
     s->context_length =
         conf->card->context_length ? conf->card->context_length : (uint32_t)MIN(all, UINT32_MAX);
     make_metrics(s);
-    r = openai_model_load(&s->model, conf->card, e);
+    r = load_text(s, e);
     if (r == 0)
         r = http_server_start(&s->http, conf->loop, &http, e);
     if (r < 0)
@@ -265,7 +279,8 @@ struct openai_server *openai_server_free(struct openai_server *s)
         return NULL;
     http_server_free(s->http);
     openai_jobs_drop(s);
-    openai_model_done(&s->model);
+    tokenizer_scratch_free(s->scratch);
+    model_text_done(&s->text);
     metric_registry_free(s->metrics);
     free(s->name);
     free(s->root);

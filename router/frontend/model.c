@@ -5,17 +5,14 @@
 #include <math.h>
 
 #include "lib/base/digest.h"
-#include "lib/base/json_tree.h"
 #include "lib/base/log.h"
-#include "lib/net/file.h"
+#include "router/discovery/model_text.h"
 #include "router/frontend/card_objects.h"
 #include "router/openai/reply.h"
 
 static const struct log_target LG = {"commutator::frontend::model"};
 
 enum {
-    FILE_BYTES_MAX = 64 << 20,
-    EOS_MAX = 64,
     SPARE_MAX = 8,
     RETRY_MS = 5000,
     RETRY_MAX_MS = 300000,
@@ -32,126 +29,17 @@ struct load {
     struct buf *object_bytes;          /* n_objects: what has been read from NATS */
     struct model_bytes *objects;
     size_t n_objects;
-    unsigned n_fetched, n_differ;
-    struct tokenizer *tokenizer;
-    struct chat *chat;
-    uint32_t eos_ids[EOS_MAX];
-    size_t n_eos_ids;
+    struct model_text text;
     int r;
-    struct err e, lacks; /* why it failed; what it does without */
+    struct err e; /* why it failed */
 };
-
-static int read_json(const char *path, struct json **ret, struct err *e)
-{
-    AUTO(buf_done) struct buf text = BUF_NULL;
-    int r = file_read(path, FILE_BYTES_MAX, &text, e);
-
-    if (r == 0)
-        r = json_parse(ret, buf_str(&text), e);
-    return r < 0 ? err_wrap(e, r, "%s", path) : 0;
-}
-
-/* A single id or an array of them. */
-static void take_eos(struct load *l, const struct json *ids)
-{
-    int64_t id;
-
-    if (json_i64(ids, &id)) {
-        l->eos_ids[l->n_eos_ids++] = (uint32_t)id;
-        return;
-    }
-    JSON_FOREACH (one, ids)
-        if (l->n_eos_ids < EOS_MAX && json_i64(one, &id))
-            l->eos_ids[l->n_eos_ids++] = (uint32_t)id;
-}
-
-/* The first of generation_config, config and its text_config that names any (wire.md §8.3). */
-static int load_eos(struct load *l, const struct model_files *files)
-{
-    AUTO(json_free) struct json *generation = NULL, *config = NULL;
-    int r;
-
-    if (files->generation_config) {
-        r = read_json(files->generation_config, &generation, &l->e);
-        if (r < 0)
-            return r;
-        take_eos(l, json_get(generation, "eos_token_id"));
-    }
-    if (l->n_eos_ids || !files->config)
-        return 0;
-    r = read_json(files->config, &config, &l->e);
-    if (r < 0)
-        return r;
-    take_eos(l, json_get(config, "eos_token_id"));
-    if (!l->n_eos_ids)
-        take_eos(l, json_path(config, "text_config", "eos_token_id", NULL));
-    return 0;
-}
-
-/* A template that is absent or that cannot be used leaves completions to be served: an error in it,
- * or what the subset lacks, does not go away when loading is tried again. */
-static int load_chat(struct load *l, const struct model_files *files)
-{
-    AUTO(json_free) struct json *config = NULL;
-    AUTO(buf_done) struct buf template = BUF_NULL;
-    int r;
-
-    if (!files->tokenizer_config)
-        return 0;
-    r = read_json(files->tokenizer_config, &config, &l->e);
-    if (r == 0 && files->chat_template)
-        r = file_read(files->chat_template, FILE_BYTES_MAX, &template, &l->e);
-    if (r < 0)
-        return r;
-    r = chat_load(&l->chat, config, buf_str(&template), l->m->conf.template_style, &l->e);
-    if (r < 0 && r != -ENOENT)
-        (void)err_set(&l->lacks, r, "no chat completions: %s", l->e.text);
-    return 0;
-}
-
-static int load_tokenizer(struct load *l, const struct model_files *files)
-{
-    AUTO(buf_done) struct buf text = BUF_NULL;
-    AUTO(buf_done) struct buf config = BUF_NULL;
-    AUTO(buf_done) struct buf tokenizer_config = BUF_NULL;
-    struct tokenizer_files f;
-    int r = file_read(files->tokenizer, FILE_BYTES_MAX, &text, &l->e);
-
-    if (r == 0 && files->config)
-        r = file_read(files->config, FILE_BYTES_MAX, &config, &l->e);
-    if (r == 0 && files->tokenizer_config)
-        r = file_read(files->tokenizer_config, FILE_BYTES_MAX, &tokenizer_config, &l->e);
-    if (r < 0)
-        return r;
-    f = (struct tokenizer_files){buf_str(&text), buf_str(&config), buf_str(&tokenizer_config)};
-    return tokenizer_load_files(&l->tokenizer, &f, &l->e);
-}
-
-static int load_files(struct load *l)
-{
-    AUTO(model_files_done) struct model_files files = {0};
-    int r = model_files_resolve(l->card, l->places, l->objects, l->n_objects, &files, &l->e);
-
-    if (r < 0)
-        return r;
-    l->n_fetched = files.n_fetched;
-    l->n_differ = files.n_differ;
-    if (!files.tokenizer)
-        return err_set(&l->e, -ENOTSUP, "its card names no tokenizer");
-    r = load_tokenizer(l, &files);
-    if (r < 0)
-        return err_wrap(&l->e, r, "tokenizer");
-    r = load_chat(l, &files);
-    if (r < 0)
-        return err_wrap(&l->e, r, "chat template");
-    return load_eos(l, &files);
-}
 
 static void load_work(void *arg)
 {
     struct load *l = arg;
 
-    l->r = load_files(l);
+    l->r = model_text_load(&l->text, l->card, l->places, l->objects, l->n_objects,
+                           l->m->conf.template_style, &l->e);
 }
 
 /* A way of writing that is not read here leaves the answer as the model wrote it. */
@@ -181,16 +69,16 @@ static void ready_without_tokenizer(struct model *m, const struct err *why)
 
 static void take_loaded(struct model *m, struct load *l)
 {
-    m->tokenizer = TAKE(l->tokenizer);
+    m->tokenizer = TAKE(l->text.tokenizer);
     if (m->conf.prompt_cache_bytes)
         m->prompt_cache = prompt_cache_new(m->tokenizer, m->conf.prompt_cache_bytes, random_u64());
-    m->chat = TAKE(l->chat);
-    m->n_eos_ids = l->n_eos_ids;
-    m->eos_ids = xreallocarray(NULL, MAX(l->n_eos_ids, (size_t)1), sizeof(*m->eos_ids));
-    memcpy(m->eos_ids, l->eos_ids, l->n_eos_ids * sizeof(*m->eos_ids));
-    m->n_fetched = l->n_fetched;
-    m->n_differ = l->n_differ;
-    m->why = l->lacks;
+    m->chat = TAKE(l->text.chat);
+    m->n_eos_ids = l->text.n_eos_ids;
+    m->eos_ids = xreallocarray(NULL, MAX(m->n_eos_ids, (size_t)1), sizeof(*m->eos_ids));
+    memcpy(m->eos_ids, l->text.eos_ids, m->n_eos_ids * sizeof(*m->eos_ids));
+    m->n_fetched = l->text.n_fetched;
+    m->n_differ = l->text.n_differ;
+    m->why = l->text.lacks;
     m->state = MODEL_READY;
     check_parsers(m);
     if (m->why.text[0])
@@ -232,8 +120,7 @@ static void load_done(void *arg)
             take_failure(m, l);
         m->conf.ready(m->conf.arg, m);
     }
-    tokenizer_free(l->tokenizer);
-    chat_free(l->chat);
+    model_text_done(&l->text);
     for (size_t i = 0; i < l->n_objects; i++)
         buf_done(&l->object_bytes[i]);
     free(l->object_bytes);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/discovery/model_text.h"
+
+#include <errno.h>
+
+#include "lib/base/json_tree.h"
+#include "lib/net/file.h"
+
+static int read_json(const char *path, struct json **ret, struct err *e)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    int r = file_read(path, TOKENIZER_MAX_FILE, &text, e);
+
+    if (r == 0)
+        r = json_parse(ret, buf_str(&text), e);
+    return r < 0 ? err_wrap(e, r, "%s", path) : 0;
+}
+
+/* A single id or an array of them. */
+static void take_eos(struct model_text *t, const struct json *ids)
+{
+    int64_t id;
+
+    if (json_i64(ids, &id)) {
+        t->eos_ids[t->n_eos_ids++] = (uint32_t)id;
+        return;
+    }
+    JSON_FOREACH (one, ids)
+        if (t->n_eos_ids < MODEL_TEXT_EOS_MAX && json_i64(one, &id))
+            t->eos_ids[t->n_eos_ids++] = (uint32_t)id;
+}
+
+/* The first of generation_config, config and its text_config that names any (wire.md §8.3). */
+static int load_eos(struct model_text *t, const struct model_files *files, struct err *e)
+{
+    AUTO(json_free) struct json *generation = NULL, *config = NULL;
+    int r;
+
+    if (files->generation_config) {
+        r = read_json(files->generation_config, &generation, e);
+        if (r < 0)
+            return r;
+        take_eos(t, json_get(generation, "eos_token_id"));
+    }
+    if (t->n_eos_ids || !files->config)
+        return 0;
+    r = read_json(files->config, &config, e);
+    if (r < 0)
+        return r;
+    take_eos(t, json_get(config, "eos_token_id"));
+    if (!t->n_eos_ids)
+        take_eos(t, json_path(config, "text_config", "eos_token_id", NULL));
+    return 0;
+}
+
+static int load_chat(struct model_text *t, const struct model_files *files,
+                     enum template_style style, struct err *e)
+{
+    AUTO(json_free) struct json *config = NULL;
+    AUTO(buf_done) struct buf template = BUF_NULL;
+    struct err why;
+    int r;
+
+    if (!files->tokenizer_config)
+        return 0;
+    r = read_json(files->tokenizer_config, &config, e);
+    if (r == 0 && files->chat_template)
+        r = file_read(files->chat_template, TOKENIZER_MAX_FILE, &template, e);
+    if (r < 0)
+        return err_wrap(e, r, "chat template");
+    r = chat_load(&t->chat, config, buf_str(&template), style, &why);
+    if (r < 0 && r != -ENOENT)
+        (void)err_set(&t->lacks, r, "no chat completions: %s", why.text);
+    return 0;
+}
+
+static int load_tokenizer(struct model_text *t, const struct model_files *files, struct err *e)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    AUTO(buf_done) struct buf config = BUF_NULL;
+    AUTO(buf_done) struct buf tokenizer_config = BUF_NULL;
+    struct tokenizer_files f;
+    int r;
+
+    if (!files->tokenizer)
+        return err_set(e, -ENOTSUP, "its card names no tokenizer");
+    r = file_read(files->tokenizer, TOKENIZER_MAX_FILE, &text, e);
+    if (r == 0 && files->config)
+        r = file_read(files->config, TOKENIZER_MAX_FILE, &config, e);
+    if (r == 0 && files->tokenizer_config)
+        r = file_read(files->tokenizer_config, TOKENIZER_MAX_FILE, &tokenizer_config, e);
+    f = (struct tokenizer_files){buf_str(&text), buf_str(&config), buf_str(&tokenizer_config)};
+    if (r == 0)
+        r = tokenizer_load_files(&t->tokenizer, &f, e);
+    return r < 0 ? err_wrap(e, r, "tokenizer") : 0;
+}
+
+int model_text_load(struct model_text *ret, const struct model_card *card,
+                    const struct model_places *places, const struct model_bytes *given,
+                    size_t n_given, enum template_style style, struct err *e)
+{
+    AUTO(model_files_done) struct model_files files = {0};
+    AUTO(model_text_done) struct model_text t = {.tokenizer = NULL};
+    int r = model_files_resolve(card, places, given, n_given, &files, e);
+
+    if (r == 0)
+        r = load_tokenizer(&t, &files, e);
+    if (r == 0)
+        r = load_chat(&t, &files, style, e);
+    if (r == 0)
+        r = load_eos(&t, &files, e);
+    if (r < 0)
+        return r;
+    t.n_fetched = files.n_fetched;
+    t.n_differ = files.n_differ;
+    *ret = t;
+    t = (struct model_text){.tokenizer = NULL};
+    return 0;
+}
+
+void model_text_done(struct model_text *t)
+{
+    chat_free(t->chat);
+    tokenizer_free(t->tokenizer);
+    *t = (struct model_text){.tokenizer = NULL};
+}

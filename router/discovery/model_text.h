@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What of a model's files makes tokens of text and text of tokens: tokenizer, chat template, ends
+ * of sequence. Whoever serves the OpenAI API for a model needs just these.
+ *
+ * Immutable once loaded, for any thread. Loading blocks, perhaps for long: model_download.h.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/base/err.h"
+#include "lib/base/mem.h"
+#include "router/discovery/card.h"
+#include "router/token/chat.h"
+#include "router/token/tokenizer.h"
+
+enum { MODEL_TEXT_EOS_MAX = 64 };
+
+struct model_text {
+    struct tokenizer *tokenizer;
+    struct chat *chat; /* NULL: completions only */
+    struct err lacks;  /* why a template that is there cannot be used; "" = nothing is lacking */
+    uint32_t eos_ids[MODEL_TEXT_EOS_MAX];
+    size_t n_eos_ids;
+    unsigned n_fetched, n_differ; /* as in model_files */
+};
+
+/*
+ * Finds the files as model_files_resolve() does and reads them. A template that is absent or that
+ * cannot be used leaves completions to be served: an error in it, or what our subset lacks, does
+ * not go away when loading is tried again. -ENOTSUP when the card names no tokenizer.
+ */
+MUST_CHECK int model_text_load(struct model_text *ret, const struct model_card *card,
+                               const struct model_places *places, const struct model_bytes *given,
+                               size_t n_given, enum template_style style, struct err *e);
+void model_text_done(struct model_text *t);
+DEFINE_CLEANUP_EMBEDDED(struct model_text, model_text_done)
