@@ -22,8 +22,8 @@ def address_of(kv, namespace, component, endpoint):
     for path in (kv / "v1/instances").glob("*"):
         try:
             record = json.loads(path.read_text())
-        except FileNotFoundError:
-            continue  # withdrawn this moment
+        except (FileNotFoundError, json.JSONDecodeError):
+            continue  # withdrawn this moment, or being written, which the reference does in place
         if (record["namespace"], record["component"], record["endpoint"]) == (namespace, component, endpoint):
             found.append((record["instance_id"], record["transport"]["tcp"]))
     return found

@@ -14,7 +14,7 @@ import pytest
 
 import fake_worker
 import plane_caller
-from conftest import program
+from conftest import program, reference_python
 from stack import MODEL, Stack, decisions_of, until
 
 BLOCK = 16
@@ -181,6 +181,43 @@ def test_another_worker_takes_over_before_the_first_item(eventless, behaviour):
             pytest.fail("the bad worker was never tried")
     finally:
         fake.close()
+
+
+def told_by_theirs(stack):
+    """What 1.6.1's own router tells of the same workers."""
+    theirs = stack.start("reference-router", [
+        reference_python("1.6.1"), "-m", "dynamo.router", "--endpoint", "dynamo.backend.generate", "--router-block-size", BLOCK],
+        DYN_NAMESPACE="dynamo", DYN_DISCOVERY_BACKEND="file", DYN_REQUEST_PLANE="tcp", DYN_EVENT_PLANE="nats",
+        HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1")
+    found = lambda: plane_caller.address_of(stack.kv, "dynamo", "router", "get_overlap_scores")
+    ours = dict(found())
+    until("their router is registered", lambda: theirs.alive() and set(dict(found())) - set(ours))
+    return next(address for router, address in found() if router not in ours)
+
+
+def test_tells_how_much_each_worker_holds_as_1_6_1_does(tmp_path):
+    with RouterStack(tmp_path) as stack:
+        stack.start_nats()
+        stack.mocker("--publish-as", "endpoint", workers=2)
+        stack.route()
+        stack.ready(2)
+        ours = plane_caller.address_of(stack.kv, "dynamo", "router", "get_overlap_scores")[0][1]
+        tokens = prompt(6)
+        plane_caller.call(stack.generate, request(tokens))
+        theirs = told_by_theirs(stack)
+
+        def scores(address, **more):
+            told, = plane_caller.call(address, {"token_ids": tokens + prompt(7, blocks=2) + [5], **more})
+            told["workers"].sort(key=lambda row: row["worker_id"])
+            return told
+        held = lambda told: sorted(row["device_blocks"] for row in told["workers"])
+        for address in (ours, theirs):
+            until("it knows what is cached", lambda: held(scores(address)) == [0, 8])
+        assert scores(ours) == scores(theirs)
+        for more in ({"lora_name": "a"}, {"cache_namespace": "a"}, {"include_shared": False}, {"router_config_override": None}):
+            assert scores(ours, **more) == scores(theirs, **more), more
+        assert held(scores(ours, cache_namespace="a")) == [0, 0]
+        assert {worker for worker in routes(stack)} < workers_of(stack) and len(routes(stack)) == 1
 
 
 # --- a worker that is lost after its first item ---

@@ -28,7 +28,7 @@
 static const struct log_target LG = {"commutator::router"};
 
 #define COMPONENT "router"
-static const char *const ENDPOINTS[] = {"generate", "best_worker_id"};
+static const char *const ENDPOINTS[] = {"generate", "best_worker_id", "get_overlap_scores"};
 
 /* Callers that have not seen the withdrawal yet get a clear "Unknown endpoint" for so long. */
 enum { LINGER_MS = 500, RUNNING_MAX = 16384 };
@@ -227,6 +227,11 @@ static void serve_best_worker(void *arg, struct plane_request *rq)
     route_best_worker_serve(&((struct route_service *)arg)->pool, rq);
 }
 
+static void serve_overlap_scores(void *arg, struct plane_request *rq)
+{
+    route_overlap_scores_serve(&((struct route_service *)arg)->pool, rq);
+}
+
 /* --- discovery -------------------------------------------------------------------------------- */
 
 static int open_store(struct route_service *s, struct err *e)
@@ -302,7 +307,8 @@ static int publish_endpoints(struct route_service *s, struct err *e)
 /* Over NATS nobody is to find them before the server knows that we listen. */
 static int register_endpoints(struct route_service *s, struct err *e)
 {
-    static const plane_serve_fn serve[ARRAY_LEN(ENDPOINTS)] = {serve_generate, serve_best_worker};
+    static const plane_serve_fn serve[ARRAY_LEN(ENDPOINTS)] = {serve_generate, serve_best_worker,
+                                                               serve_overlap_scores};
 
     s->store->published = on_published;
     for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++) {

@@ -14,6 +14,7 @@
 #include "router/sched/scheduler.h"
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
+#include "router/service/overlap_scores.h"
 #include "router/service/routed_request.h"
 #include "router/wire/engine_output.h"
 #include "router/wire/plane_client.h"
@@ -63,7 +64,8 @@ static void hash_prompt(struct route_stream *s)
 
     s->local = arena_alloc(s->arena, (n + 1) * sizeof(*s->local));
     s->sequence = arena_alloc(s->arena, (n + 1) * sizeof(*s->sequence));
-    s->n_blocks = block_hash_local(s->in.tokens, s->in.n_tokens, block_size, s->local);
+    s->n_blocks = block_hash_local_seeded(s->in.hash_seed, s->in.tokens, s->in.n_tokens, block_size,
+                                          s->local);
     block_hash_sequence(s->local, s->n_blocks, s->sequence);
 }
 
@@ -533,28 +535,62 @@ void route_stream_serve(struct route_pool *p, struct plane_request *rq)
     admit(s);
 }
 
-void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
+/* For who only asks; NULL when that failed, and was told. */
+static struct route_stream *question_new(struct route_pool *p, struct plane_request *rq)
 {
     struct route_stream *s = stream_new(p, rq);
-    AUTO(buf_done) struct buf out = BUF_NULL;
     struct err e;
-    int r = routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e);
 
-    if (r < 0) {
+    if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
         fail(s, e.text);
-        return;
+        return NULL;
     }
     hash_prompt(s);
+    return s;
+}
+
+static void answer(struct route_stream *s, struct str item)
+{
+    plane_request_start(s->request);
+    plane_request_item(s->request, item);
+    plane_request_finish(s->request);
+    stream_free(s);
+}
+
+void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
+{
+    struct route_stream *s = question_new(p, rq);
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    int r;
+
+    if (!s)
+        return;
     r = route(s, true);
     if (r != 0) {
         fail(s, outcome_text(r));
         return;
     }
     buf_printf(&out, "%" PRIu64, chosen(s).worker_id);
-    plane_request_start(rq);
-    plane_request_item(rq, buf_str(&out));
-    plane_request_finish(rq);
-    stream_free(s);
+    answer(s, buf_str(&out));
+}
+
+/* No decision, and none is noted. */
+void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq)
+{
+    struct route_stream *s = question_new(p, rq);
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct json_put j = json_put_on(&out);
+    struct route_request q;
+    int r;
+
+    if (!s)
+        return;
+    q = query(s);
+    q.query_only = true;
+    r = scheduler_route(p->scheduler, &q, &s->decision, &s->booking);
+    (void)r;
+    overlap_scores_put(&j, scheduler_block_size(p->scheduler), s->n_blocks, &s->decision);
+    answer(s, buf_str(&out));
 }
 
 void route_streams_abort(struct route_pool *p)

@@ -52,5 +52,7 @@ struct route_pool {
 void route_stream_serve(struct route_pool *p, struct plane_request *rq);
 /* Answers with the id of the worker that would be chosen now. Takes over @rq. */
 void route_best_worker_serve(struct route_pool *p, struct plane_request *rq);
+/* Answers with what each target holds of the prompt (overlap_scores.h). Takes over @rq. */
+void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq);
 /* Cuts what runs; callers see broken streams. */
 void route_streams_abort(struct route_pool *p);

@@ -7,6 +7,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/err.h"
+#include "router/kv/block_hash.h"
 #include "router/wire/fields.h"
 
 #define AT(member) offsetof(struct routed_request, member)
@@ -36,6 +37,30 @@ static const struct {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+/* What tells blocks of the same tokens apart. */
+struct naming {
+    struct buf lora_text, cache_text;
+    struct str lora_name, cache;
+};
+
+static void naming_done(struct naming *nm)
+{
+    buf_done(&nm->lora_text);
+    buf_done(&nm->cache_text);
+}
+DEFINE_CLEANUP_EMBEDDED(struct naming, naming_done)
+
+static bool pull_naming(struct json_pull *p, struct str key, struct naming *nm)
+{
+    if (str_is(key, "lora_name"))
+        text_pull(p, &nm->lora_text, &nm->lora_name);
+    else if (str_is(key, "cache_salt") || str_is(key, "cache_namespace"))
+        text_pull(p, &nm->cache_text, &nm->cache);
+    else
+        return false;
+    return true;
+}
+
 static void pull_object(struct json_pull *p, const struct field *table, size_t n,
                         struct routed_request *rq)
 {
@@ -59,6 +84,21 @@ static void pull_part(struct json_pull *p, const struct field *table, size_t n,
         json_pull_fail(p, inner.error);
     else
         json_text_pull(p, ret_text);
+}
+
+static void pull_routing(struct json_pull *p, struct routed_request *rq, struct naming *nm)
+{
+    struct json_pull inner = *p;
+    struct str key;
+
+    pull_part(p, ROUTING, ARRAY_LEN(ROUTING), rq, &rq->routing);
+    if (p->error || !rq->routing.len || !json_pull_object(&inner))
+        return;
+    while (json_pull_key(&inner, &key))
+        if (!pull_naming(&inner, key, nm))
+            skip_pull(&inner);
+    if (inner.error)
+        json_pull_fail(p, inner.error);
 }
 
 /* Whether the value is an object whose member @wanted is there and not null; then it was read over. */
@@ -113,12 +153,12 @@ static void pull_tokens(struct arena *a, struct json_pull *p, struct routed_requ
 }
 
 static void pull_member(struct arena *a, struct json_pull *p, struct str key,
-                        struct routed_request *rq)
+                        struct routed_request *rq, struct naming *nm)
 {
     if (str_is(key, "token_ids"))
         pull_tokens(a, p, rq);
     else if (str_is(key, "routing"))
-        pull_part(p, ROUTING, ARRAY_LEN(ROUTING), rq, &rq->routing);
+        pull_routing(p, rq, nm);
     else if (str_is(key, "stop_conditions"))
         pull_part(p, STOP, ARRAY_LEN(STOP), rq, &rq->stop_conditions);
     else if (str_is(key, "router_config_override"))
@@ -127,13 +167,14 @@ static void pull_member(struct arena *a, struct json_pull *p, struct str key,
         rq->immovable |= pull_has(p, "guided_decoding");
     else if (str_is(key, "prefill_result") || str_is(key, "bootstrap_info"))
         pull_binding(p, rq);
-    else
+    else if (!pull_naming(p, key, nm))
         skip_pull(p);
 }
 
 int routed_request_parse(struct arena *a, struct str json, struct routed_request *ret,
                          struct err *e)
 {
+    AUTO(naming_done) struct naming nm = {.lora_name = STR_NULL};
     struct routed_request rq = {.tokens = NULL};
     struct json_pull p;
     struct str key;
@@ -145,13 +186,14 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
         pull_tokens(a, &p, &rq);
     } else if (json_pull_object(&p)) {
         while (json_pull_key(&p, &key))
-            pull_member(a, &p, key, &rq);
+            pull_member(a, &p, key, &rq, &nm);
     }
     r = json_pull_end(&p, e);
     if (r < 0)
         return r;
     if (rq.n_tokens == 0 || rq.n_tokens > UINT32_MAX)
         return err_set(e, -EINVAL, "token_ids is missing or empty");
+    rq.hash_seed = block_hash_seed(nm.lora_name, nm.cache);
     *ret = rq;
     return 0;
 }

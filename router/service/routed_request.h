@@ -25,6 +25,7 @@ struct routed_request {
     bool bare;              /* it was the array alone: not to be forwarded */
     const uint32_t *tokens; /* in the arena */
     size_t n_tokens;
+    uint64_t hash_seed; /* of its blocks: an adapter's, or that of a cache of its own */
     struct opt_u64 backend_instance_id, dp_rank, expected_output_tokens; /* of `routing` */
     struct opt_bool enable_local_updates;
     struct opt_f64 overlap_weight, temperature; /* of `router_config_override` */
@@ -38,8 +39,9 @@ struct routed_request {
 };
 
 /*
- * @json is the request of `generate`, an object with token_ids, or that of best_worker_id, which may
- * be the bare array of them too. -EINVAL when it is neither or has no token.
+ * @json is the request of `generate`, an object with token_ids, or that of get_overlap_scores, which
+ * names adapter and cache beside them and not in `routing`, or that of best_worker_id, which may be
+ * the bare array of them too. -EINVAL when it is none of these or has no token.
  */
 MUST_CHECK int routed_request_parse(struct arena *a, struct str json, struct routed_request *ret,
                                     struct err *e);

@@ -3,6 +3,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/test.h"
+#include "router/kv/block_hash.h"
 
 static int parse(struct arena *a, const char *json, struct routed_request *ret)
 {
@@ -38,6 +39,28 @@ static void test_reads_what_routing_needs(void **state)
     assert_int_equal(rq.routing.len, 0);
 }
 
+static void test_what_names_the_blocks(void **state)
+{
+    static const struct {
+        const char *json, *lora, *cache;
+    } cases[] = {
+        {"[1]", "", ""},
+        {"{\"token_ids\":[1],\"routing\":{\"lora_name\":null}}", "", ""},
+        {"{\"token_ids\":[1],\"routing\":{\"lora_name\":\"a\",\"dp_rank\":1}}", "a", ""},
+        {"{\"token_ids\":[1],\"routing\":{\"cache_salt\":\"\\u0063\"}}", "", "c"},
+        {"{\"lora_name\":\"a\",\"cache_namespace\":\"c\",\"token_ids\":[1]}", "a", "c"},
+    };
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct routed_request rq;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(parse(a, cases[i].json, &rq), 0);
+        assert_true(rq.hash_seed ==
+                    block_hash_seed(str_from(cases[i].lora), str_from(cases[i].cache)));
+    }
+}
+
 static void test_refuses_what_cannot_be_routed(void **state)
 {
     static const char *const bad[] = {
@@ -51,6 +74,8 @@ static void test_refuses_what_cannot_be_routed(void **state)
         "{\"token_ids\":[-1]}",
         "{\"token_ids\":[1],\"routing\":5}",
         "{\"token_ids\":[1],\"routing\":{\"dp_rank\":\"a\"}}",
+        "{\"token_ids\":[1],\"routing\":{\"lora_name\":7}}",
+        "{\"token_ids\":[1],\"cache_namespace\":[]}",
         "{\"token_ids\":[1]",
     };
     AUTO(arena_free) struct arena *a = arena_new();
@@ -153,8 +178,8 @@ static void test_what_is_left_when_a_worker_is_lost(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_reads_what_routing_needs), T(test_refuses_what_cannot_be_routed),
-                    T(test_changes_nothing_but_the_rank), T(test_says_what_must_not_move),
-                    T(test_what_is_left_when_a_worker_is_lost),
+    return TEST_RUN(T(test_reads_what_routing_needs), T(test_what_names_the_blocks),
+                    T(test_refuses_what_cannot_be_routed), T(test_changes_nothing_but_the_rank),
+                    T(test_says_what_must_not_move), T(test_what_is_left_when_a_worker_is_lost),
                     T(test_fills_in_what_workers_insist_on));
 }

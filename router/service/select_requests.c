@@ -11,6 +11,7 @@
 #include "router/sched/affinity.h"
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
+#include "router/service/overlap_scores.h"
 #include "router/service/select_state.h"
 #include "router/service/selection_cache.h"
 
@@ -559,50 +560,15 @@ int select_potential_loads(void *state, struct rest_call *c)
     return 200;
 }
 
-static void put_scores(struct json_put *j, const struct route_candidate *k)
-{
-    const struct {
-        const char *key;
-        uint64_t blocks;
-    } rows[] = {{"device_blocks", k->overlap_blocks},
-                {"host_pinned_blocks", (uint64_t)k->overlap_blocks + k->host_blocks},
-                {"disk_blocks", (uint64_t)k->overlap_blocks + k->host_blocks + k->disk_blocks},
-                {"host_pinned_extension_blocks", k->host_blocks},
-                {"disk_extension_blocks", k->disk_blocks}};
-
-    json_put_object(j);
-    put_rank(j, k->worker);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        json_put_key(j, rows[i].key);
-        json_put_u64(j, rows[i].blocks);
-    }
-    json_put_key(j, "shared_beyond_device_blocks");
-    json_put_null(j);
-    json_put_object_end(j);
-}
-
 int select_overlap_scores(void *state, struct rest_call *c)
 {
     AUTO(choice_done) struct choice ch = {.s = state, .c = c, .only_looks = true};
-    struct json_put *j = &c->json;
     int status = read_choice(&ch);
 
     if (status == 0)
         status = decide(&ch, NULL, true);
     if (status)
         return status;
-    json_put_object(j);
-    json_put_key(j, "block_size");
-    json_put_u64(j, ch.group->block_size);
-    json_put_key(j, "num_blocks");
-    json_put_u64(j, ch.prompt.n_blocks);
-    json_put_key(j, "workers");
-    json_put_array(j);
-    for (size_t i = 0; i < ch.decision.n_candidates; i++)
-        put_scores(j, &ch.decision.candidates[i]);
-    json_put_array_end(j);
-    json_put_key(j, "shared_cache");
-    json_put_raw(j, STR("{\"enabled\":false,\"total_hit_blocks\":0,\"ranges\":[],\"error\":null}"));
-    json_put_object_end(j);
+    overlap_scores_put(&c->json, ch.group->block_size, ch.prompt.n_blocks, &ch.decision);
     return 200;
 }
