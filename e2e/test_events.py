@@ -2,6 +2,7 @@
 """KV events over every transport: ZeroMQ, direct and by a broker, and JetStream; between our own programs and with
 the unmodified ones of ai-dynamo 0.9.0 and a newer 1.x."""
 
+import json
 import re
 import socket
 import time
@@ -147,6 +148,31 @@ def test_late_frontend_learns_from_their_workers(stack, request, generation):
     until("it tells what it holds", lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= held)
     recovered = lambda **labels: stack.metric("commutator_router_kv_recoveries_total", **labels)
     assert recovered(outcome="dump") >= 1 and recovered(outcome="failed") == recovered(outcome="unsupported") == 0
+
+
+def test_each_rank_is_asked_where_its_source_says(stack, newer):
+    """1.6.1's workers write beside every source of events who answers for it; one question a rank is enough then."""
+    theirs(stack, newer, "--data-parallel-size", "4", DYN_DISCOVERY_BACKEND="file")
+    sources = lambda: [json.loads(path.read_text()) for path in (stack.kv / "v1/event_sources").glob("*")]
+    until("all ranks are told of", lambda: len(sources()) == 4)
+    assert {source["metadata"]["worker"]["dp_rank"] for source in sources()} == set(range(4))
+    for source in sources():
+        assert source["metadata"]["recovery_target"]["endpoint"] == f"worker_kv_query_source_{source['publisher_id']:x}"
+    kv_frontend(stack, DYN_EVENT_PLANE="zmq")
+    stack.ready(1)
+    learns(stack)
+    place = lambda prompt: decision_for(stack, stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS))).selected
+    placed = []
+    while {rank for _, rank in placed} != set(range(4)):
+        prompt = [10 + len(placed)] * 20 * 16
+        placed.append((prompt, place(prompt)["rank"]))
+    assert stack.front.stop() == 0
+    kv_frontend(stack, DYN_EVENT_PLANE="zmq")
+    stack.ready(1)
+    held = lambda prompt, rank: (found := place(prompt))["cached"] == BLOCKS and found["rank"] == rank
+    until("it knows what each rank holds", lambda: all(held(*where) for where in placed))
+    recovered = lambda outcome: stack.metric("commutator_router_kv_recoveries_total", outcome=outcome)
+    assert recovered("dump") == 4 and recovered("failed") == recovered("unsupported") == 0
 
 
 JETSTREAM = "Not all workers have local_indexer enabled, using JetStream subscription"
