@@ -10,7 +10,7 @@ import pytest
 
 from conftest import free_port, program, reference_python, run
 from stack import COMPLETIONS, MODEL, MODEL_PATH, ROUTED_LOG, Stack, decision_for, parse_metrics, until
-from test_interop import request
+from test_interop import request as ask_port
 
 PROMPT = list(range(1000, 1320))
 BLOCKS = 20
@@ -18,12 +18,13 @@ CHANNELS = ("stream", "component", "endpoint")
 
 
 @pytest.fixture
-def stack(tmp_path):
+def stack(request, tmp_path):
     with Stack(tmp_path) as stack:
         (tmp_path / MODEL).symlink_to(MODEL_PATH)
         stack.start_nats("-js", "-sd", tmp_path / "jetstream")
         stack.live, stack.replay = free_port(), free_port()
-        stack.mocker("--zmq-kv-events-ports", stack.live, "--zmq-replay-ports", stack.replay, DYN_EVENT_PLANE="none")
+        stack.mocker("--zmq-kv-events-ports", stack.live, "--zmq-replay-ports", stack.replay,
+                     *getattr(request, "param", ()), DYN_EVENT_PLANE="nats" if hasattr(request, "param") else "none")
         yield stack
 
 
@@ -45,11 +46,11 @@ def registered(stack):
 
 
 def health(process):
-    return request(process.port, "/health", None)[0]
+    return ask_port(process.port, "/health", None)[0]
 
 
 def told(process, name):
-    return parse_metrics(request(process.port, "/metrics", None)[1]).get((name, ()), 0)
+    return parse_metrics(ask_port(process.port, "/metrics", None)[1]).get((name, ()), 0)
 
 
 def ask(stack, prompt=PROMPT):
@@ -135,6 +136,42 @@ def test_a_router_that_missed_events_asks_the_bridge(stack):
     assert ask(stack)["cached"] == BLOCKS and ask(stack, other)["cached"] == BLOCKS
 
 
+# A worker whose card says that it can be asked, but that tells and answers where 0.9.0 does not look.
+elsewhere = pytest.mark.parametrize("stack", [("--publish-as", "endpoint")], indirect=True)
+
+
+def warm(stack):
+    """An engine that holds the prompt, and a bridge that has told of it when nobody listened."""
+    stack.frontend("--router-mode", "round-robin")
+    stack.ready(1)
+    process = bridge(stack, "component", "--store-kv", "file", replay=False)
+    assert stack.request("POST", COMPLETIONS, stack.body(PROMPT, COMPLETIONS)).status == 200
+    until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
+    assert stack.front.stop() == 0
+    return process
+
+
+@elsewhere
+def test_a_router_that_comes_late_asks_the_bridge_as_0_9_0_does(stack):
+    process = warm(stack)
+    for path in (*(stack.kv / "v1/event_sources").glob("*"), *(stack.kv / "v1/instances").glob("*worker_kv_query_source_*")):
+        path.unlink()  # of the worker: the bridge alone is to answer
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(1)
+    until("what was cached is known", lambda: (blocks(stack) or 0) >= BLOCKS)
+    assert ask(stack)["cached"] == BLOCKS
+    assert told(process, "commutator_bridge_queries_total") >= 1
+
+
+@elsewhere
+def test_their_router_of_0_9_0_that_comes_late_asks_the_bridge(stack):
+    process = warm(stack)
+    front, asked = their_frontend(stack, "0.9.0")
+    until("their frontend serves our worker", asked)
+    until("their router knows what was cached", lambda: asked() and f"with {BLOCKS} cached blocks" in front.log())
+    assert told(process, "commutator_bridge_queries_total") >= 1
+
+
 @pytest.mark.parametrize("wrong,why", [
     (("--worker-id", "x"), "no number"), (("--endpoint", "a"), "namespace.component.endpoint"), ((), "--worker-id or POD_NAME")])
 def test_what_is_wrong_is_named(wrong, why):
@@ -142,42 +179,43 @@ def test_what_is_wrong_is_named(wrong, why):
     assert done.returncode == 1 and why in done.stderr
 
 
-def test_their_router_that_comes_late_asks_the_bridge(stack):
-    python, port = reference_python("1.6.1"), free_port()
-    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
-    stack.ready(1)
-    process = source(stack)
-    ask(stack)
-    until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
-    stack.front.stop()
-    stack.start("reference-frontend", [
-        python, "-m", "dynamo.frontend", "--discovery-backend", "file", "--request-plane", "tcp", "--event-plane", "nats",
-        "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv"],
-        HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
-    until("their router asks", lambda: told(process, "commutator_bridge_queries_total") >= 1)
-
-
-@pytest.mark.parametrize("release,channel", [("0.9.0", "stream"), ("1.6.1", "endpoint")])
-def test_their_router_hears_it(stack, release, channel):
+def their_frontend(stack, release):
+    """With it, what sends the prompt there and tells whether that was answered."""
     python, port = reference_python(release), free_port()
     store = "--store-kv" if release.startswith("0.") else "--discovery-backend"
     front = stack.start("reference-frontend", [
         python, "-m", "dynamo.frontend", store, "file", "--request-plane", "tcp", "--event-plane", "nats",
         "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv"],
         HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
-    body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 2}
 
     def answers():
         try:
-            return request(port, COMPLETIONS, body)[0] == 200
+            return ask_port(port, COMPLETIONS, {"model": MODEL, "prompt": PROMPT, "max_tokens": 2})[0] == 200
         except OSError:
             assert front.alive(), front.log()[-2000:]
             return False
+    return front, answers
+
+
+def test_their_router_that_comes_late_asks_the_bridge(stack):
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    stack.ready(1)
+    process = source(stack)
+    ask(stack)
+    until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
+    stack.front.stop()
+    their_frontend(stack, "1.6.1")
+    until("their router asks", lambda: told(process, "commutator_bridge_queries_total") >= 1)
+
+
+@pytest.mark.parametrize("release,channel", [("0.9.0", "stream"), ("1.6.1", "endpoint")])
+def test_their_router_hears_it(stack, release, channel):
+    front, asked = their_frontend(stack, release)
     process = bridge(stack, channel)
-    until("their frontend serves our worker", answers)
+    until("their frontend serves our worker", asked)
 
     def cached(): # 1.x names no blocks: of 20 to compute and 20 active the former are spared
-        assert request(port, COMPLETIONS, body)[0] == 200
+        assert asked()
         return f"with {BLOCKS} cached blocks" in front.log() or re.search(r"logit\S*=\S*20\.0", front.log())
     until("their router has seen the engine's events", cached)
     assert told(process, "commutator_bridge_events_sent_total") >= 1

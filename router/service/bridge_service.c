@@ -7,9 +7,9 @@
  *
  * Reading begins when NATS takes events, so that what a replay brings is not lost. After an outage
  * that has cost events, ranks with a replay are cleared and read anew. Routers of 1.4 and later hear
- * only who stands in discovery as a source of events: then one record per rank is published there,
- * and what was told is kept, for a router that asks the record's recovery endpoint for it because
- * it missed some or came late. No outage costs anything then.
+ * only who stands in discovery as a source of events, so one record per rank is published there; those
+ * of 0.9.0 look there for one endpoint of the worker. Then what was told is kept, for a router that asks
+ * the one or the other for it because it missed some or came late. No outage costs anything then.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -33,7 +33,8 @@
 static const struct log_target LG = {"commutator::router::bridge"};
 
 enum { RANKS_MAX = 64 };
-#define SOURCE_ENDPOINT "worker_kv_query_source_%" PRIx64 /* of one publisher */
+#define QUERY_ENDPOINT "worker_kv_indexer_query"          /* 0.9.0: of all ranks */
+#define SOURCE_ENDPOINT "worker_kv_query_source_%" PRIx64 /* since 1.4: of one publisher */
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -85,9 +86,10 @@ static const struct conf_field OWN[] = {
      "indexer; as those of 1.x"},
     {"store-kv", "discovery-backend", "DYN_DISCOVERY_BACKEND", "DYN_STORE_KV", CONF_ENUM,
      AT(discovery), "none", 0, 0, DISCOVERIES,
-     "none | file | kubernetes: with --publish-as endpoint, where routers find the source; in "
-     "Kubernetes it is "
-     "written into the record of this pod, which nobody else may write"},
+     "none | file | kubernetes: where routers find whom to ask for what they missed (not with "
+     "--publish-as stream), and those of 1.4 the source itself; in Kubernetes it is written into "
+     "the "
+     "record of this pod, which nobody else may write"},
     {NULL, NULL, "DYN_SYSTEM_PORT", NULL, CONF_STR, AT(system_port_text), "-1", 0, 0, NULL,
      "port of /health, /live and /metrics; -1 = none, 0 = a free one"},
     {NULL, NULL, "DYN_SYSTEM_HOST", NULL, CONF_STR, AT(system_host), "0.0.0.0", 0, 0, NULL,
@@ -154,11 +156,11 @@ struct bridge {
         struct bridge *bridge;
         struct event_publisher *publisher;
         struct event_memory *memory; /* NULL: nobody can ask */
-        char *query_endpoint;        /* likewise */
+        char *query_endpoint;        /* likewise; one for all ranks where routers are of 0.9.0 */
         bool reading;
         uint64_t dropped_then; /* when reading began anew */
         struct engine_source *source;
-        uint64_t last_id;
+        uint64_t n_events;                 /* numbered so far */
         struct engine_source_stats before; /* of the sources that were replaced */
     } ranks[RANKS_MAX];
 };
@@ -169,8 +171,9 @@ static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
     struct kv_event numbered = *ev;
 
     (void)sent_ms;
-    /* They go on counting when the source is another. 1.x begins with 1: 0 is "nothing yet". */
-    numbered.event_id = ++rk->last_id;
+    /* They go on counting when the source is another. 1.x begins with 1: 0 is "nothing yet"; for 0.9.0
+     * a first 1 says that one was missed. */
+    numbered.event_id = rk->n_events++ + (rk->bridge->o->publish_as == AS_ENDPOINT);
     if (rk->memory)
         event_memory_push(rk->memory, &numbered);
     event_publisher_kv(rk->publisher, &numbered);
@@ -393,27 +396,68 @@ static int start_publisher(struct bridge *b, uint32_t i, struct err *e)
 
 /* --- recovery queries ------------------------------------------------------------------------- */
 
-static void on_query(void *arg, struct plane_request *request)
+static void answer(struct plane_request *request, const struct buf *out)
+{
+    plane_request_start(request);
+    plane_request_item_raw(request, out->len ? buf_str(out)
+                                             : STR("{\"Error\":\"no such worker or rank here\"}"));
+    plane_request_finish(request);
+}
+
+/* False when it makes no sense, which was said. */
+static bool take_query(struct bridge *b, struct plane_request *request, struct kv_query *ret)
+{
+    struct err e;
+
+    b->n_queries++;
+    if (kv_query_parse(plane_request_body(request), ret, &e) == 0)
+        return true;
+    plane_request_refuse(request, str_from(e.text));
+    return false;
+}
+
+/* Of one rank. */
+static void on_source_query(void *arg, struct plane_request *request)
 {
     struct rank *rk = arg;
     struct bridge *b = rk->bridge;
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct kv_query q;
-    struct err e;
 
-    b->n_queries++;
-    if (kv_query_parse(plane_request_body(request), &q, &e) < 0) {
-        plane_request_refuse(request, str_from(e.text));
+    if (!take_query(b, request, &q))
         return;
-    }
-    if (q.worker_id != b->worker_id ||
-        (q.dp_rank.set && q.dp_rank.v != b->o->dp_start + (uint64_t)(rk - b->ranks)))
-        buf_put_cstr(&out, "{\"Error\":\"no such worker or rank here\"}");
-    else
+    if (q.worker_id == b->worker_id &&
+        (!q.dp_rank.set || q.dp_rank.v == b->o->dp_start + (uint64_t)(rk - b->ranks)))
         event_memory_answer(rk->memory, &q, true, &out);
-    plane_request_start(request);
-    plane_request_item_raw(request, buf_str(&out));
-    plane_request_finish(request);
+    answer(request, &out);
+}
+
+static void dump_all(struct bridge *b, struct buf *out)
+{
+    struct event_memory *memories[RANKS_MAX];
+
+    for (size_t i = 0; i < b->o->dp_size; i++)
+        memories[i] = b->ranks[i].memory;
+    event_memory_dump(memories, b->o->dp_size, out);
+}
+
+/* Of the worker; 0.9.0 names no rank. */
+static void on_worker_query(void *arg, struct plane_request *request)
+{
+    struct bridge *b = arg;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    uint64_t i = 0;
+    struct kv_query q;
+
+    if (!take_query(b, request, &q))
+        return;
+    if (q.dp_rank.set)
+        i = q.dp_rank.v - b->o->dp_start;
+    if (q.worker_id == b->worker_id && !q.dp_rank.set && b->o->dp_size > 1)
+        dump_all(b, &out);
+    else if (q.worker_id == b->worker_id && i < b->o->dp_size)
+        event_memory_answer(b->ranks[i].memory, &q, false, &out);
+    answer(request, &out);
 }
 
 static struct plane_endpoint query_endpoint(const struct bridge *b, const struct rank *rk)
@@ -431,25 +475,47 @@ static int start_answering(struct bridge *b, struct err *e)
         struct plane_endpoint ep;
 
         rk->memory = event_memory_new();
-        rk->query_endpoint = xasprintf(SOURCE_ENDPOINT, publisher_id(b, i));
+        rk->query_endpoint = b->o->publish_as == AS_ENDPOINT
+                                 ? xasprintf(SOURCE_ENDPOINT, publisher_id(b, i))
+                                 : xstrdup(QUERY_ENDPOINT);
         ep = query_endpoint(b, rk);
-        plane_server_register(b->server, &ep, on_query, rk);
+        if (b->o->publish_as == AS_ENDPOINT)
+            plane_server_register(b->server, &ep, on_source_query, rk);
+        else if (i == 0)
+            plane_server_register(b->server, &ep, on_worker_query, b);
     }
     return r;
 }
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
+/* Who answers for the rank; views into @address and @b. */
+static struct record record_of_endpoint(const struct bridge *b, uint32_t i, struct buf *address)
+{
+    const struct plane_endpoint ep = query_endpoint(b, &b->ranks[i]);
+
+    plane_server_put_address(b->server, &ep, address);
+    return (struct record){.kind = RECORD_ENDPOINT,
+                           .ns = str_from(b->ns),
+                           .component = str_from(b->component),
+                           .endpoint = str_from(ep.name),
+                           .instance_id = b->worker_id,
+                           .transport = record_transport(plane_server_kind(b->server)),
+                           .address = buf_str(address)};
+}
+
+static int tell_endpoint(struct bridge *b, struct err *e)
+{
+    AUTO(buf_done) struct buf address = BUF_NULL;
+    const struct record rec = record_of_endpoint(b, 0, &address);
+
+    return store_publish(b->store, &rec, e);
+}
+
 static int tell_source(struct bridge *b, uint32_t i, struct err *e)
 {
     AUTO(buf_done) struct buf metadata = BUF_NULL, address = BUF_NULL;
-    const struct plane_endpoint ep = query_endpoint(b, &b->ranks[i]);
-    struct record recovery = {.kind = RECORD_ENDPOINT,
-                              .ns = str_from(b->ns),
-                              .component = str_from(b->component),
-                              .endpoint = str_from(ep.name),
-                              .instance_id = b->worker_id,
-                              .transport = record_transport(plane_server_kind(b->server))};
+    const struct record recovery = record_of_endpoint(b, i, &address);
     const struct event_source source = {.ns = b->ns,
                                         .component = b->component,
                                         .endpoint = b->endpoint,
@@ -459,8 +525,6 @@ static int tell_source(struct bridge *b, uint32_t i, struct err *e)
                                         .recovery = &recovery};
     struct record rec;
 
-    plane_server_put_address(b->server, &ep, &address);
-    recovery.address = buf_str(&address);
     record_of_source(&rec, &metadata, &source);
     return store_publish(b->store, &rec, e);
 }
@@ -485,18 +549,19 @@ static int open_store(struct bridge *b, struct err *e)
 
 static int tell_discovery(struct bridge *b, struct err *e)
 {
+    bool as_source = b->o->publish_as == AS_ENDPOINT;
     int r;
 
-    if (b->o->publish_as != AS_ENDPOINT)
-        return 0;
-    if (b->o->discovery == TOLD_NOWHERE) {
+    if (b->o->discovery == TOLD_NOWHERE && as_source)
         log_warn(&LG, "routers of 1.4 and later do not hear this bridge: no discovery is named");
+    if (b->o->discovery == TOLD_NOWHERE || b->o->publish_as == AS_STREAM)
         return 0;
-    }
     r = open_store(b, e);
     if (r == 0)
         r = start_answering(b, e);
-    for (uint32_t i = 0; i < b->o->dp_size && r == 0; i++)
+    if (r == 0 && !as_source)
+        r = tell_endpoint(b, e);
+    for (uint32_t i = 0; i < b->o->dp_size && r == 0 && as_source; i++)
         r = tell_source(b, i, e);
     return r < 0 ? err_wrap(e, r, "discovery") : 0;
 }

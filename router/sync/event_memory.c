@@ -105,27 +105,40 @@ static void dump_blocks(void *arg, const uint64_t *parent, const struct prefix_b
     d->next.event_id++;
 }
 
-static void put_dump(struct event_memory *m, bool newer, struct buf *out)
+static void dump_rank(struct event_memory *m, struct dump *d)
 {
     const struct kv_event *newest = event_ring_newest(m->ring);
-    struct dump d = {.out = out, .next = {.kind = KV_STORED, .tier = KV_TIER_DEVICE}};
 
-    if (newest) {
-        d.next.worker_id = newest->worker_id;
-        d.next.dp_rank = newest->dp_rank;
-    }
-    kv_dump_begin_put(out, newer);
-    prefix_index_each(m->device, SLOT, dump_blocks, &d);
+    if (!newest)
+        return;
+    d->next.worker_id = newest->worker_id;
+    d->next.dp_rank = newest->dp_rank;
+    d->next.tier = KV_TIER_DEVICE;
+    prefix_index_each(m->device, SLOT, dump_blocks, d);
     for (int tier = 0; tier < N_CACHE_TIERS; tier++) {
-        d.next.tier = (enum kv_tier)(KV_TIER_HOST + tier);
-        tier_index_each(m->slower, SLOT, (enum cache_tier)tier, dump_blocks, &d);
+        d->next.tier = (enum kv_tier)(KV_TIER_HOST + tier);
+        tier_index_each(m->slower, SLOT, (enum cache_tier)tier, dump_blocks, d);
     }
-    kv_dump_end_put(m->ring, out, newer);
+}
+
+static void put_dump(struct event_memory *const *ranks, size_t n, bool newer, struct buf *out)
+{
+    struct dump d = {.out = out, .next = {.kind = KV_STORED}};
+
+    kv_dump_begin_put(out, newer);
+    for (size_t i = 0; i < n; i++)
+        dump_rank(ranks[i], &d);
+    kv_dump_end_put(ranks[0]->ring, out, newer);
 }
 
 void event_memory_answer(struct event_memory *m, const struct kv_query *q, bool newer,
                          struct buf *out)
 {
     if (event_ring_answer(m->ring, q, newer, out) == EVENT_RING_DUMP)
-        put_dump(m, newer, out);
+        put_dump(&m, 1, newer, out);
+}
+
+void event_memory_dump(struct event_memory *const *ranks, size_t n, struct buf *out)
+{
+    put_dump(ranks, n, false, out);
 }

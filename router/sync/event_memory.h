@@ -25,3 +25,6 @@ const struct kv_event *event_memory_newest(const struct event_memory *m);
 /* Writes the whole answer, {"TreeDump":…} included; @newer as in event_ring_answer(). */
 void event_memory_answer(struct event_memory *m, const struct kv_query *q, bool newer,
                          struct buf *out);
+/* All that a worker's ranks hold, as 0.9.0 reads it: its questions name no rank, and event ids count
+ * per rank. */
+void event_memory_dump(struct event_memory *const *ranks, size_t n, struct buf *out);

@@ -104,7 +104,50 @@ static void test_events(void **state)
     assert_true(answer.newest.set && answer.newest.v == 3);
 }
 
+static void note_rank(void *arg, const struct kv_event *ev)
+{
+    uint64_t *seen = arg;
+
+    assert_int_equal(ev->worker_id, WORKER);
+    for (size_t i = 0; i < ev->n_blocks; i++)
+        seen[ev->dp_rank] = 10 * seen[ev->dp_rank] + ev->blocks[i].block_hash;
+}
+
+static void test_all_ranks_in_one(void **state)
+{
+    struct event_memory *ranks[3];
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(kv_event_reader_done) struct kv_event_reader reader = {0};
+    struct kv_answer answer;
+    uint64_t seen[ARRAY_LEN(ranks)] = {0};
+    struct err e;
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        const struct kv_block block = {i + 1, 1000};
+
+        ranks[i] = event_memory_new();
+        if (i == 1)
+            continue; /* nothing was told of it */
+        event_memory_push(ranks[i], &(struct kv_event){.worker_id = WORKER,
+                                                       .dp_rank = i,
+                                                       .event_id = 1,
+                                                       .kind = KV_STORED,
+                                                       .tier = KV_TIER_DEVICE,
+                                                       .blocks = &block,
+                                                       .n_blocks = 1});
+    }
+    event_memory_dump(ranks, ARRAY_LEN(ranks), &out);
+    EXPECT_OK(kv_answer_parse(buf_str(&out), &answer, &e), &e);
+    assert_int_equal(answer.kind, KV_ANSWER_DUMP);
+    assert_false(answer.newest.set);
+    EXPECT_OK(kv_events_parse(&reader, answer.events, note_rank, seen, &e), &e);
+    assert_true(seen[0] == 1 && seen[1] == 0 && seen[2] == 3);
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++)
+        event_memory_free(ranks[i]);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_dump), T(test_events));
+    return TEST_RUN(T(test_dump), T(test_events), T(test_all_ranks_in_one));
 }
