@@ -20,10 +20,10 @@ try: ## the A/B comparison as processes on loopback: no Kubernetes, no root
 	$(Q)BUILD=$(abspath $(BUILD)) e2e/demo/try
 
 # In the cluster's network, where pods and Services have addresses; its files are the machine's.
-e2e: $(VENV_STAMP) $(IMAGE_TAR) ## end-to-end tests, on the cluster
+e2e: $(VENV_STAMP) $(IMAGE_TAR) ## end-to-end tests, on the cluster (T=routing limits)
 	$(Q)$(CLUSTER) up
 	$(Q)$(CLUSTER) load $(IMAGE_TAR)
-	$(Q)$(CLUSTER) in $(PYTEST) e2e
+	$(Q)T='$(T)' $(CLUSTER) in $(ROOT)/e2e/tools/run-e2e $(PYTEST) -q
 
 test: deps ## set up all it needs, then run every test
 	$(Q)BUILD=$(abspath $(BUILD)) e2e/tools/run-all
