@@ -121,25 +121,24 @@ struct item {
     bool created;
 };
 
-/* @at: the objects of @set that are of those kinds. Returns how many. */
+/* @at: the objects of @set that are of those kinds, in the order of the kinds. Returns how many. */
 static size_t gather(struct apply *a, const struct object_set *set,
                      const struct kube_kind *const *kinds, size_t n, struct item *at)
 {
     size_t n_items = 0;
 
-    for (size_t i = 0; i < set->n; i++) {
-        const struct planned *p = &set->at[i];
-        bool wanted = false;
+    for (size_t k = 0; k < n; k++) {
+        for (size_t i = 0; i < set->n; i++) {
+            const struct planned *p = &set->at[i];
 
-        for (size_t k = 0; k < n && !wanted; k++)
-            wanted = p->kind == kinds[k];
-        if (wanted)
-            at[n_items++] = (struct item){
-                .apply = a,
-                .planned = p,
-                .live = cache_get(a->rc->cache, p->kind, object_namespace(p->object),
-                                  object_name(p->object)),
-            };
+            if (p->kind == kinds[k])
+                at[n_items++] = (struct item){
+                    .apply = a,
+                    .planned = p,
+                    .live = cache_get(a->rc->cache, p->kind, object_namespace(p->object),
+                                      object_name(p->object)),
+                };
+        }
     }
     return n_items;
 }
@@ -223,6 +222,22 @@ static void tell_created(struct apply *a, const struct kube_kind *kind, const st
              LOG_STR("for", object_name(a->owner)));
 }
 
+static int correct_all(struct apply *a, const struct item *at, size_t n, struct err *e)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < n && r == 0; i++)
+        if (at[i].live)
+            r = correct(a, at[i].planned, at[i].live, e);
+    return r;
+}
+
+static void items_done(struct item *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        json_free(at[i].live);
+}
+
 int apply_wave(struct apply *a, const struct object_set *set, const struct kube_kind *const *kinds,
                size_t n, struct err *e)
 {
@@ -231,13 +246,22 @@ int apply_wave(struct apply *a, const struct object_set *set, const struct kube_
     size_t n_items = gather(a, set, kinds, n, at);
     int r = create_missing(a, at, n_items, e);
 
-    for (size_t i = 0; i < n_items && r == 0; i++)
-        if (at[i].live)
-            r = correct(a, at[i].planned, at[i].live, e);
+    if (r == 0)
+        r = correct_all(a, at, n_items, e);
     for (size_t i = 0; i < ARRAY_LEN(told); i++)
         tell_created(a, told[i], at, n_items);
-    for (size_t i = 0; i < n_items; i++)
-        json_free(at[i].live);
+    items_done(at, n_items);
+    return r;
+}
+
+int apply_correct(struct apply *a, const struct object_set *set,
+                  const struct kube_kind *const *kinds, size_t n, struct err *e)
+{
+    AUTO(mem_free) struct item *at = xcalloc(set->n, sizeof(*at));
+    size_t n_items = gather(a, set, kinds, n, at);
+    int r = correct_all(a, at, n_items, e);
+
+    items_done(at, n_items);
     return r;
 }
 

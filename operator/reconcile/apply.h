@@ -23,6 +23,9 @@ struct apply {
  */
 MUST_CHECK int apply_wave(struct apply *a, const struct object_set *set,
                           const struct kube_kind *const *kinds, size_t n, struct err *e);
+/* Corrects alone: what is missing stays so. */
+MUST_CHECK int apply_correct(struct apply *a, const struct object_set *set,
+                             const struct kube_kind *const *kinds, size_t n, struct err *e);
 /* Deletes what the owner controls and the set does not hold, of the @n kinds. */
 MUST_CHECK int apply_prune(struct apply *a, const struct object_set *set,
                            const struct kube_kind *const *kinds, size_t n, struct err *e);

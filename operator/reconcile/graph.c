@@ -26,29 +26,53 @@ static const struct kube_kind *const pruned[] = {
 };
 
 /*
- * First what pods need to start, the role that the binding after it names, and the routing
- * configuration: a flip must not wait for anything. That goes out even when a claim is missing which
+ * The routing configuration goes first: a flip must not wait for anything, not even for a claim that
  * the user was to provide.
  */
-static int apply_ground(struct apply *a, const struct object_set *set, const struct pass *pass,
-                        const char *missing_claim, struct err *e)
+static int apply_routing(struct apply *a, const struct object_set *set, const struct pass *pass,
+                         bool create, struct err *e)
 {
-    static const struct kube_kind *const ground[] = {&KIND_CONFIG_MAP, &KIND_SERVICE_ACCOUNT,
-                                                     &KIND_ROLE, &KIND_PVC};
-    int r = apply_wave(a, set, ground, missing_claim ? 1 : ARRAY_LEN(ground), e);
+    static const struct kube_kind *const routing[] = {&KIND_CONFIG_MAP};
+    int r = create ? apply_wave(a, set, routing, ARRAY_LEN(routing), e)
+                   : apply_correct(a, set, routing, ARRAY_LEN(routing), e);
 
     if (a->routing_changed)
         flips_begin(a->rc->flips, object_uid(a->owner), pass->seen_ms);
     return r;
 }
 
+/*
+ * What pods need to start goes out together with their components: by the time that a component has
+ * made a pod of it, it is there. The API server refuses a binding of a role that is not; components
+ * do not wait for it.
+ */
+static int apply_children(struct apply *a, const struct object_set *set, struct err *e)
+{
+    static const struct kube_kind *const claims[] = {&KIND_PVC};
+    static const struct kube_kind *const most[] = {&KIND_DCD, &KIND_CONFIG_MAP, &KIND_ROLE,
+                                                   &KIND_SERVICE_ACCOUNT, &KIND_DGDSA};
+    static const struct kube_kind *const bindings[] = {&KIND_ROLE_BINDING};
+    int r = apply_wave(a, set, claims, ARRAY_LEN(claims), e), r_bindings;
+    struct err binding_error;
+
+    if (r != 0)
+        return r;
+    r = apply_wave(a, set, most, ARRAY_LEN(most), e);
+    if (r > 0)
+        return r;
+    /* Those components that were not refused need it all the same. */
+    r_bindings = apply_wave(a, set, bindings, ARRAY_LEN(bindings), &binding_error);
+    if (r == 0 && r_bindings < 0)
+        return err_set(e, r_bindings, "%s", binding_error.text);
+    return r ? r : r_bindings;
+}
+
 static int apply_graph(struct apply *a, const struct object_set *set, const struct pass *pass,
                        struct err *e)
 {
-    static const struct kube_kind *const rest[] = {&KIND_DCD, &KIND_ROLE_BINDING, &KIND_DGDSA};
     AUTO(json_free) struct json *claims = cache_get_all(a->rc->cache, &KIND_PVC, pass->ns);
     const char *missing = graph_missing_pvc(a->owner, claims);
-    int r = apply_ground(a, set, pass, missing, e);
+    int r = apply_routing(a, set, pass, missing != NULL, e);
 
     if (r != 0)
         return r;
@@ -57,7 +81,7 @@ static int apply_graph(struct apply *a, const struct object_set *set, const stru
 
         return err_set(e, -ENOENT, "%s", text);
     }
-    r = apply_wave(a, set, rest, ARRAY_LEN(rest), e);
+    r = apply_children(a, set, e);
     if (r == 0)
         r = adapters_follow(a, e);
     if (r == 0 && set->blocked)
