@@ -39,6 +39,7 @@ CONFIG_MAP = "/api/v1/namespaces/{ns}/configmaps"
 ACCOUNT = "/api/v1/namespaces/{ns}/serviceaccounts"
 CLAIM = "/api/v1/namespaces/{ns}/persistentvolumeclaims"
 POD = "/api/v1/namespaces/{ns}/pods"
+QUOTA = "/api/v1/namespaces/{ns}/resourcequotas"
 EVENT = "/api/v1/namespaces/{ns}/events"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles"
 BINDING = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings"
@@ -224,7 +225,7 @@ class Operator:
 
 @contextlib.contextmanager
 def running(api, tmp_path, *flags, name="one", refused=False, **options):
-    """@refused: an API server that has just started refuses calls until it has read its roles."""
+    """@refused: calls may be refused, as by an API server that has just started and not yet read its roles."""
     operator = Operator(api, tmp_path / f"{name}.log", *flags, identity=name, **options).wait_ready()
     try:
         yield operator
@@ -423,6 +424,20 @@ def test_a_claim_is_made(api, ns, operator):
     claim = eventually(lambda: api.get(CLAIM.format(ns=ns) + "/models"), "the claim")
     assert claim["spec"]["storageClassName"] == "fast"
     wait_children(api, ns)
+
+
+def test_refused_pods_have_nothing_that_leads_to_them(api, ns, tmp_path):
+    quota = QUOTA.format(ns=ns)
+    api.call("POST", quota, {"metadata": {"name": "none"}, "spec": {"hard": {"count/deployments.apps": "0"}}})
+    eventually(lambda: api.get(quota + "/none").get("status", {}).get("hard"), "the quota in force")
+    with running(api, tmp_path, refused=True):
+        create(api, ns, graph())
+        for name in ("g-frontend", "g-worker"):
+            eventually(lambda: "exceeded quota" in condition(api.get(DCD.format(ns=ns) + "/" + name) or {}, "Available")
+                       .get("message", ""), "a Deployment refused")
+        assert not api.items(SERVICE.format(ns=ns))
+        api.call("DELETE", quota + "/none")
+        wait_children(api, ns)
 
 
 def test_pull_secrets_follow_the_registry(api, ns, operator):

@@ -265,23 +265,55 @@ int apply_correct(struct apply *a, const struct object_set *set,
     return r;
 }
 
+/* 0 also when somebody else was faster; @ret says whether it was us. */
+static int delete_child(struct apply *a, const struct kube_kind *kind, const struct json *live,
+                        bool *ret, struct err *e)
+{
+    int r = kube_delete(a->rc->kube, kind, object_namespace(live), object_name(live),
+                        object_uid(live), e);
+
+    *ret = r == 0;
+    if (r == KUBE_NOT_FOUND || r == KUBE_CONFLICT)
+        return 0;
+    if (r != 0)
+        return err_wrap(e, r < 0 ? r : -EACCES, "delete %s %s", kind->kind, object_name(live));
+    a->n_written++;
+    return 0;
+}
+
 static int prune_kind(struct apply *a, const struct object_set *set, const struct kube_kind *kind,
                       struct err *e)
 {
     AUTO(json_free) struct json *owned = cache_get_owned(a->rc->cache, kind, object_uid(a->owner));
-    int r;
 
     JSON_FOREACH (live, owned) {
+        bool deleted;
+        int r;
+
         if (object_is_deleted(live) || object_set_find(set, kind, object_name(live)))
             continue;
-        r = kube_delete(a->rc->kube, kind, object_namespace(live), object_name(live),
-                        object_uid(live), e);
-        if (r == KUBE_NOT_FOUND || r == KUBE_CONFLICT)
-            continue; /* somebody was faster */
-        if (r != 0)
-            return err_wrap(e, r < 0 ? r : -EACCES, "delete %s %s", kind->kind, object_name(live));
-        a->n_written++;
-        tell(a, "Delete", kind, object_name(live));
+        r = delete_child(a, kind, live, &deleted, e);
+        if (r < 0)
+            return r;
+        if (deleted)
+            tell(a, "Delete", kind, object_name(live));
+    }
+    return 0;
+}
+
+int apply_withdraw(struct apply *a, const struct kube_kind *const *kinds, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        AUTO(json_free)
+        struct json *owned = cache_get_owned(a->rc->cache, kinds[i], object_uid(a->owner));
+
+        JSON_FOREACH (live, owned) {
+            bool deleted;
+            int r = object_is_deleted(live) ? 0 : delete_child(a, kinds[i], live, &deleted, e);
+
+            if (r < 0)
+                return r;
+        }
     }
     return 0;
 }

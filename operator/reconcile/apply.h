@@ -29,6 +29,9 @@ MUST_CHECK int apply_correct(struct apply *a, const struct object_set *set,
 /* Deletes what the owner controls and the set does not hold, of the @n kinds. */
 MUST_CHECK int apply_prune(struct apply *a, const struct object_set *set,
                            const struct kube_kind *const *kinds, size_t n, struct err *e);
+/* Deletes what the owner controls of the @n kinds, as if it had never been: nothing is told of it. */
+MUST_CHECK int apply_withdraw(struct apply *a, const struct kube_kind *const *kinds, size_t n,
+                              struct err *e);
 /* Writes @status when it differs from the owner's present one. Takes @status. */
 MUST_CHECK int apply_status(struct apply *a, struct json *take_status, struct err *e);
 /* Removes the reference operator's finalizer from an object that is being deleted. */

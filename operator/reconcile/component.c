@@ -15,6 +15,7 @@
 #include "operator/plan/status.h"
 #include "operator/reconcile/apply.h"
 
+static const struct kube_kind *const access[] = {&KIND_SERVICE, &KIND_INGRESS};
 static const struct kube_kind *const pruned[] = {&KIND_INGRESS, &KIND_SERVICE, &KIND_DEPLOYMENT};
 
 /* Why pods do not run: the first of those with a reason (see cache.h), or NULL. Owned. */
@@ -148,15 +149,44 @@ static bool leaves_model_service(struct cache *cache, const struct json *dcd)
     return first && !json_get(other, "status");
 }
 
-static int apply_component(struct apply *a, const struct object_set *set, struct err *e)
+static bool has_deployment(const struct apply *a)
+{
+    AUTO(json_free)
+    struct json *owned = cache_get_owned(a->rc->cache, &KIND_DEPLOYMENT, object_uid(a->owner));
+
+    return json_len(owned) > 0;
+}
+
+/* The way to pods without its pods: what leads to a refused Deployment goes again. */
+static int withdraw_access(struct apply *a, int r, struct err *e)
+{
+    struct err other;
+
+    if (r < 0 && !has_deployment(a) && apply_withdraw(a, access, ARRAY_LEN(access), &other) < 0)
+        return err_set(e, r, "%s; %s", e->text, other.text);
+    return r;
+}
+
+/*
+ * A component whose pods were refused gets nothing that would lead to them. Of a new one that is not
+ * known, but not expected either: all goes out at once.
+ */
+static int apply_children(struct apply *a, const struct object_set *set, struct err *e)
 {
     static const struct kube_kind *const pods[] = {&KIND_DEPLOYMENT};
-    static const struct kube_kind *const access[] = {&KIND_SERVICE, &KIND_INGRESS};
-    int r = apply_wave(a, set, pods, ARRAY_LEN(pods), e);
+    static const struct kube_kind *const all[] = {&KIND_DEPLOYMENT, &KIND_SERVICE, &KIND_INGRESS};
+    int r;
 
-    /* A component whose pods were refused gets nothing that would lead to them. */
-    if (r == 0)
-        r = apply_wave(a, set, access, ARRAY_LEN(access), e);
+    if (!json_get(a->owner, "status") && !has_deployment(a))
+        return withdraw_access(a, apply_wave(a, set, all, ARRAY_LEN(all), e), e);
+    r = apply_wave(a, set, pods, ARRAY_LEN(pods), e);
+    return r == 0 ? apply_wave(a, set, access, ARRAY_LEN(access), e) : r;
+}
+
+static int apply_component(struct apply *a, const struct object_set *set, struct err *e)
+{
+    int r = apply_children(a, set, e);
+
     if (r == 0 && set->blocked)
         return err_set(e, -ENOTSUP, "%s", set->blocked);
     return r == 0 ? apply_prune(a, set, pruned, ARRAY_LEN(pruned), e) : r;
