@@ -21,7 +21,7 @@ enum { CLOSE_MS = 2000 };
 
 struct event {
     struct list link;
-    uint64_t due_ms;
+    uint64_t told_ms;
     char *key;           /* what makes two events the same */
     struct json *object; /* as it is created */
 };
@@ -36,6 +36,7 @@ struct recorder {
     pthread_cond_t changed;
     struct list waiting;
     size_t n_waiting;
+    uint64_t last_told_ms;
     uint64_t dropped;
     bool closing;
     uint64_t close_by_ms;
@@ -122,6 +123,12 @@ static void wait_until(struct recorder *r, uint64_t due_ms)
     (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
 }
 
+/* With the lock held. */
+static uint64_t due_ms(const struct recorder *r, const struct event *ev)
+{
+    return MIN(r->last_told_ms + RECORDER_DELAY_MS, ev->told_ms + RECORDER_DELAY_MAX_MS);
+}
+
 static struct event *next_event(struct recorder *r)
 {
     struct event *ev = NULL;
@@ -133,14 +140,14 @@ static struct event *next_event(struct recorder *r)
         if (r->closing && (empty || now_ms() >= r->close_by_ms))
             break;
         ev = empty ? NULL : LIST_ENTRY(r->waiting.next, struct event, link);
-        if (ev && (r->closing || now_ms() >= ev->due_ms)) {
+        if (ev && (r->closing || now_ms() >= due_ms(r, ev))) {
             list_remove(&ev->link);
             r->n_waiting--;
             (void)pthread_mutex_unlock(&r->lock);
             return ev;
         }
         if (ev)
-            wait_until(r, ev->due_ms);
+            wait_until(r, due_ms(r, ev));
         else
             (void)pthread_cond_wait(&r->changed, &r->lock);
     }
@@ -266,11 +273,12 @@ void recorder_tell(struct recorder *r, const struct kube_kind *kind, const struc
         return;
     uid = json_cstr(json_path(object, "metadata", "uid", NULL));
     ev = xcalloc(1, sizeof(*ev));
-    ev->due_ms = now_ms() + RECORDER_DELAY_MS;
+    ev->told_ms = now_ms();
     ev->key = xasprintf("%s %s %s", uid ? uid : "", reason, message);
     ev->object = event_object(r, involved(kind, object), warning, reason, message);
 
     (void)pthread_mutex_lock(&r->lock);
+    r->last_told_ms = ev->told_ms;
     if (r->n_waiting >= RECORDER_QUEUE_MAX || r->closing) {
         r->dropped++;
         event_free(ev);

@@ -2,8 +2,8 @@
 /*
  * Kubernetes Events, written in the background by a thread of its own.
  *
- * Events wait RECORDER_DELAY_MS: the objects that a pass writes next matter more to their user than
- * the news of them. An event that was told before (same object, reason and text) becomes a higher count of the first
+ * Events wait until none was told for RECORDER_DELAY_MS, at most RECORDER_DELAY_MAX_MS: the objects that
+ * passes write next matter more to their user than the news of them. An event that was told before (same object, reason and text) becomes a higher count of the first
  * one, by a patch. Telling never blocks: beyond RECORDER_QUEUE_MAX waiting events the newest is
  * dropped and counted. Any thread.
  */
@@ -19,7 +19,8 @@ enum {
     RECORDER_QUEUE_MAX = 4096,
     RECORDER_MEMORY_MAX = 2048,
     RECORDER_TEXT_MAX = 1000,
-    RECORDER_DELAY_MS = 250
+    RECORDER_DELAY_MS = 250,
+    RECORDER_DELAY_MAX_MS = 3000
 };
 
 struct recorder;
