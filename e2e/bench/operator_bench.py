@@ -129,13 +129,25 @@ def settled(api, quiet=1.5):
     return before
 
 
+def kubeconfig():
+    """With a token, as in a pod and as the reference ran; a certificate is verified anew at each request."""
+    path = pathlib.Path(os.environ["KUBE_API_DIR"]) / "operator.kubeconfig"
+    cluster = {"server": os.environ["KUBE_API_URL"], "certificate-authority": os.environ["KUBE_API_CA"]}
+    path.write_text(json.dumps({
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": {"token": os.environ["KUBE_API_TOKEN"]}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}], "current-context": "it"}))
+    path.chmod(0o600)
+    return str(path)
+
+
 class Operator:
     def __init__(self, program):
         self.process = subprocess.Popen(
             [program, "--leader-elect", "--leader-election-namespace=kube-system",
              "--frontend-image=commutator:bench", "--metrics-bind-address=127.0.0.1:18092",
              "--health-probe-bind-address=127.0.0.1:18091", "--natsAddr=nats://nats:4222"],
-            stderr=subprocess.DEVNULL)
+            env=os.environ | {"KUBECONFIG": kubeconfig()}, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 30
         while True:
             try:
