@@ -37,7 +37,7 @@ FLAGS = ("--health-probe-bind-address=127.0.0.1:0 --metrics-bind-address=0 --lea
 WRITTEN = ("dynamocomponentdeployments,dynamographdeploymentscalingadapters,deployments,services,"
            "serviceaccounts,configmaps,secrets,roles,rolebindings,ingresses,persistentvolumeclaims")
 WATCHED = "dynamographdeployments,dynamocomponentdeployments,deployments"
-QUIET_S, PATIENCE_S = 3, 240
+QUIET_S, PATIENCE_S = 10, 240  # others run beside: the operator may get no processor for some seconds
 # Its pods name an account that does not exist. The captures' API server refused them for that; ours
 # has no admission of accounts, so that a quota has to.
 WITHOUT_PODS = "x-podspec"
