@@ -146,9 +146,9 @@ class Answer:
         """What the model said, streamed or not."""
         if "event-stream" not in self.headers.get("content-type", ""):
             choice = self.json["choices"][0]
-            return choice["message"]["content"] if "message" in choice else choice["text"]
+            return choice["message"].get("content") or "" if "message" in choice else choice["text"]
         parts = [choice for chunk in self.chunks for choice in chunk["choices"]]
-        return "".join((c["delta"]["content"] if "delta" in c else c["text"]) or "" for c in parts)
+        return "".join((c["delta"].get("content") if "delta" in c else c["text"]) or "" for c in parts)
 
     @property
     def usage(self):
@@ -158,7 +158,8 @@ class Answer:
 
 
 def sse(lines):
-    """Yields (event or None, data or comment) of each server-sent event of an iterable of lines."""
+    """Yields (event or None, data or comment) of each server-sent event of an iterable of lines. Errors of 1.x, which
+    are data alone, count as events of that name, as those of 0.9.0 are."""
     event, data = None, []
     for line in lines:
         line = line.rstrip("\r\n")
@@ -169,7 +170,8 @@ def sse(lines):
         elif line.startswith(":"):
             data.append(line[1:].strip())
         elif not line and (event or data):
-            yield event, "\n".join(data)
+            whole = "\n".join(data)
+            yield event or ("error" if whole.startswith('{"error":') else None), whole
             event, data = None, []
 
 

@@ -107,14 +107,15 @@ class Rig:
         for process in self.stack.processes:
             process.kill()
 
-    def start(self, tools=None, thoughts=None):
-        """The worker, under a card like the mocker's."""
+    def start(self, tools=None, thoughts=None, change=lambda card: None):
+        """The worker, under a card like the mocker's, changed so."""
         mocker, kv = self.stack.mocker(), self.stack.kv
         mocker.wait_log("worker registered")
 
-        def change(card):
+        def change_card(card):
             card["runtime_config"].update(tool_call_parser=tools, reasoning_parser=thoughts)
-        self.worker = FakeWorker(kv, lambda body: self.say, change_card=change)
+            change(card)
+        self.worker = FakeWorker(kv, lambda body: self.say, change_card=change_card)
         mocker.stop()
         self.done = threading.Event()
 
@@ -280,7 +281,7 @@ def test_log_probabilities(rig):
         streamed = [chunk["choices"][0].get("logprobs") for chunk in ours.answer(path, stream=True, **more)[1]]
         key = "content" if path == CHAT else "tokens"
         assert sum((part[key] for part in streamed if part), []) == want[key]
-        assert "logprobs" not in ours.answer(path, **{k: v for k, v in more.items() if k == "prompt"})["choices"][0]
+        assert ours.answer(path, **{k: v for k, v in more.items() if k == "prompt"})["choices"][0].get("logprobs") is None
     with openai.OpenAI(base_url=f"http://127.0.0.1:{ours.port}/v1", api_key="unused", max_retries=0) as client:
         answer = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x"}], logprobs=True)
         tokens = answer.choices[0].logprobs.content

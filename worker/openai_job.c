@@ -121,7 +121,7 @@ static void take_usage(struct openai_job *j, struct str json)
     uint64_t n = 0;
 
     if (details.len)
-        j->usage.details_json = str_from(arena_strdup(j->arena, details));
+        j->usage.prompt_details_json = str_from(arena_strdup(j->arena, details));
     (void)!str_parse_u64(cached, &n);
     metric_add(j->s->queries, (double)j->prompt.len);
     metric_add(j->s->hits, (double)n);
@@ -257,7 +257,8 @@ static void start_output(struct openai_job *j)
     };
     stop_init(&j->stop, &j->rules);
     detok_init(&j->detok, j->s->text.tokenizer, j->prompt.ptr, j->prompt.len, true);
-    chunk_init(&j->chunk, in->api, id.len ? id : str_from(uuid), in->model, clock_wall_ms() / 1000);
+    chunk_init(&j->chunk, in->api, &CHUNKS_OF_1, id.len ? id : str_from(uuid), in->model,
+               clock_wall_ms() / 1000);
 }
 
 static bool submit(struct openai_job *j, struct api_error *e)

@@ -376,6 +376,7 @@ static void runtime_read(struct reading *rd)
     c->dp_size = n.dp_size.v ? (uint32_t)n.dp_size.v : 1;
     c->has_local_indexer = n.local_indexer.set;
     c->eagle = n.eagle.v;
+    c->is_of_1 |= n.dp_start.set;
     c->local_indexer = n.local_indexer.v;
     rd->runtime_context = n.context;
 }
@@ -385,6 +386,7 @@ static void worker_type_read(struct reading *rd)
     AUTO(mem_free) char *word = NULL;
 
     text_read(rd, &word);
+    rd->c->is_of_1 |= word != NULL;
     rd->c->is_prefill |= word && strcmp(word, "prefill") == 0;
     rd->c->is_decode = word && strcmp(word, "decode") == 0;
 }
@@ -493,6 +495,7 @@ static int card_read(struct reading *rd, struct err *e)
     c->context_length = (uint32_t)(rd->runtime_context.v  ? rd->runtime_context.v
                                    : rd->context_length.v ? rd->context_length.v
                                                           : rd->architectural.v);
+    c->is_of_1 |= rd->architectural.set || c->model_info.size > 0;
     c->is_prefill |= (c->flags & MODEL_PREFILL) != 0;
     model_card_sum(c, buf_str(&rd->prompt_context), (uint32_t)rd->context_length.v);
     return 0;

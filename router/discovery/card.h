@@ -57,7 +57,8 @@ struct model_card {
     uint32_t dp_start, dp_size; /* ranks dp_start … dp_start + dp_size - 1; size at least 1 */
     bool has_local_indexer;     /* key present */
     bool local_indexer;
-    bool eagle; /* blocks are hashed with the token that follows (router.md §1.6) */
+    bool eagle;   /* blocks are hashed with the token that follows (router.md §1.6) */
+    bool is_of_1; /* it has keys of 1.x (wire.md §15.1) */
     char *tool_call_parser, *reasoning_parser;
     char **taints; /* what requests may require or prefer of a worker */
     size_t n_taints;

@@ -120,6 +120,7 @@ static void spec_copy(struct model_card *c, const struct model_card_spec *spec)
     c->flags = spec->flags ? spec->flags : MODEL_CHAT | MODEL_COMPLETIONS;
     c->is_prefill = (c->flags & MODEL_PREFILL) != 0;
     c->is_decode = spec->is_decode;
+    c->is_of_1 = true; /* model_card_put() names the role */
     c->input = MODEL_INPUT_TOKENS;
     c->total_kv_blocks = spec->total_kv_blocks;
     c->max_num_seqs = spec->max_num_seqs;

@@ -66,29 +66,30 @@ static void test_read(void **state)
         uint32_t context;
         bool is_prefill;
         uint32_t dp_start, dp_size;
+        bool is_of_1;
     } cases[] = {
-        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7}", NULL, 7, 0, 0, 1},
-        {HEAD REST ",\"model_type\":\"Prefill\",\"context_length\":7}", NULL, 7, 1, 0, 1},
+        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7}", NULL, 7, 0, 0, 1, false},
+        {HEAD REST ",\"model_type\":\"Prefill\",\"context_length\":7}", NULL, 7, 1, 0, 1, false},
         {HEAD REST ",\"model_type\":\"Chat | Novel\",\"worker_type\":\"prefill\","
                    "\"architectural_max_context_length\":9}",
-         NULL, 9, 1, 0, 1},
+         NULL, 9, 1, 0, 1, true},
         {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":0,\"runtime_config\":{"
                    "\"context_length\":5,\"data_parallel_start_rank\":2,\"data_parallel_size\":4,"
                    "\"runtime_data\":{\"x\":99999999999999999999}}}",
-         NULL, 5, 0, 2, 4},
-        {HEAD REST ",\"model_type\":\"Chat\"}", "context_length", 0, 0, 0, 0},
-        {HEAD REST ",\"context_length\":7}", "model_type", 0, 0, 0, 0},
+         NULL, 5, 0, 2, 4, true},
+        {HEAD REST ",\"model_type\":\"Chat\"}", "context_length", 0, 0, 0, 0, false},
+        {HEAD REST ",\"context_length\":7}", "model_type", 0, 0, 0, 0, false},
         {"{\"slug\":\"m\"," REST ",\"model_type\":\"Chat\",\"context_length\":7}", "display_name",
-         0, 0, 0, 0},
+         0, 0, 0, 0, false},
         {"{\"display_name\":\"m\",\"slug\":\"M!\"," REST ",\"model_type\":\"Chat\","
          "\"context_length\":7}",
-         "slug", 0, 0, 0, 0},
-        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":-7}", "range", 0, 0, 0, 0},
-        {HEAD REST ",\"model_type\":7,\"context_length\":7}", "string", 0, 0, 0, 0},
+         "slug", 0, 0, 0, 0, false},
+        {HEAD REST ",\"model_type\":\"Chat\",\"context_length\":-7}", "range", 0, 0, 0, 0, false},
+        {HEAD REST ",\"model_type\":7,\"context_length\":7}", "string", 0, 0, 0, 0, false},
         {"{\"display_name\":\"a\\u0000b\",\"slug\":\"m\"," REST ",\"model_type\":\"Chat\","
          "\"context_length\":7}",
-         "NUL", 0, 0, 0, 0},
-        {"null", "display_name", 0, 0, 0, 0},
+         "NUL", 0, 0, 0, 0, false},
+        {"null", "display_name", 0, 0, 0, 0, false},
     };
 
     (void)state;
@@ -108,6 +109,7 @@ static void test_read(void **state)
         assert_int_equal(c->is_prefill, cases[i].is_prefill);
         assert_int_equal(c->dp_start, cases[i].dp_start);
         assert_int_equal(c->dp_size, cases[i].dp_size);
+        assert_int_equal(c->is_of_1, cases[i].is_of_1);
     }
 }
 

@@ -8,6 +8,8 @@
 #include "lib/base/json_pull.h"
 #include "router/wire/plane_address.h"
 
+/* Order of enum answer_style. */
+static const char *const ANSWER_STYLES[] = {"auto", "dynamo-0.9", "dynamo-1", NULL};
 /* Order of enum discovery. */
 static const char *const STORES[] = {"kubernetes", "file", "mem", "etcd", NULL};
 /* 0.9 says kubernetes or kv_store, 1.x names the store itself. */
@@ -402,6 +404,14 @@ static const struct conf_field FIELDS[] = {
      .initial = "transformers",
      .words = TEMPLATE_STYLE_WORDS,
      .help = "how chat templates print values: as models were trained, or as Dynamo 0.9 does"},
+    {.flag = "answer-style",
+     .env = "COMMUTATOR_ANSWER_STYLE",
+     .type = CONF_ENUM,
+     .offset = AT(answer_style),
+     .initial = "auto",
+     .words = ANSWER_STYLES,
+     .help = "whose chunks and bodies clients get: of the generation that wrote a model's card, or "
+             "always of one"},
     {.flag = "model-root",
      .env = "COMMUTATOR_MODEL_ROOT",
      .type = CONF_STR,

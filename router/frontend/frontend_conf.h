@@ -39,6 +39,7 @@ struct frontend_conf {
     bool hf_offline;
     uint64_t model_file_mb;
     int template_style; /* enum template_style */
+    int answer_style;   /* enum answer_style */
     char *metrics_prefix;
     uint64_t kv_block_size;
     bool tokenizer_cache;

@@ -181,6 +181,13 @@ static char *lower(const char *name)
     return copy;
 }
 
+static const struct chunk_style *chunks_of(enum answer_style style, const struct model_card *card)
+{
+    if (style == ANSWERS_BY_CARD)
+        return card->is_of_1 ? &CHUNKS_OF_1 : &CHUNKS_OF_0_9;
+    return style == ANSWERS_OF_1 ? &CHUNKS_OF_1 : &CHUNKS_OF_0_9;
+}
+
 struct model *model_new(const struct served_model *found, const struct model_conf *conf,
                         struct pool *pool)
 {
@@ -191,6 +198,7 @@ struct model *model_new(const struct served_model *found, const struct model_con
     m->name = xstrdup(found->name);
     m->label = lower(found->name);
     m->card = model_card_ref(found->card);
+    m->chunks = chunks_of(conf->answer_style, m->card);
     m->is_stock = found->is_stock;
     m->busy_decode_blocks = m->busy_prefill_tokens = NAN;
     m->pool = pool ? pool_ref(pool) : pool_new(conf->loop, found, conf->block_size, conf->route);

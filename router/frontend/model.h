@@ -21,11 +21,15 @@
 #include "router/discovery/instances.h"
 #include "router/discovery/model_cache.h"
 #include "router/frontend/pool.h"
+#include "router/openai/chunk_style.h"
 #include "router/token/chat.h"
 #include "router/token/prompt_cache.h"
 #include "router/token/tokenizer.h"
 
 struct model;
+
+/* Whose answers clients get: those of the generation that the model's card is of, or always of one. */
+enum answer_style { ANSWERS_BY_CARD, ANSWERS_OF_0_9, ANSWERS_OF_1 };
 
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED };
 
@@ -35,6 +39,7 @@ struct model_conf {
     const struct model_places *places; /* where cards' files are looked for */
     uint64_t retry_ms;                 /* before the second attempt; 0 = 5 s */
     enum template_style template_style;
+    enum answer_style answer_style;
     struct card_objects *objects;              /* for cards whose files are in NATS */
     size_t prompt_cache_bytes;                 /* 0 = every prompt is tokenized whole */
     uint32_t block_size;                       /* override of the card's, 0 = none */
@@ -49,6 +54,7 @@ struct model {
     char *name;
     char *label; /* lower case, for metrics (wire.md §10) */
     struct model_card *card;
+    const struct chunk_style *chunks;
     enum model_state state;
     struct err why; /* of MODEL_FAILED, or what a model that is ready lacks; "" = nothing */
     struct timer *retry;

@@ -98,6 +98,7 @@ static struct model *load(struct models *ms, const struct served_model *found, s
         .side = ms->side,
         .places = &ms->places,
         .template_style = (enum template_style)ms->conf->template_style,
+        .answer_style = (enum answer_style)ms->conf->answer_style,
         .objects = ms->objects,
         .prompt_cache_bytes = ms->conf->tokenizer_cache ? ms->conf->tokenizer_cache_bytes : 0,
         .block_size = (uint32_t)ms->conf->kv_block_size,

@@ -124,7 +124,7 @@ void request_fail(struct request *rq, int status, const char *format, ...)
     if (rq->batch) {
         request_batch_fail(rq, &e);
     } else if (rq->begun) {
-        chunk_put_error(&rq->out, status, str_from(e.text));
+        chunk_put_error(rq->m->chunks, &rq->out, status, str_from(e.text));
         chunk_put_done(&rq->out);
         http_stream_write(rq->x, buf_str(&rq->out));
         http_stream_end(rq->x);

@@ -107,7 +107,7 @@ void request_batch_fail(struct request *rq, const struct api_error *e)
     if (b->ended)
         return;
     if (b->begun) {
-        chunk_put_error(&out, e->status, str_from(e->text));
+        chunk_put_error(rq->m->chunks, &out, e->status, str_from(e->text));
         chunk_put_done(&out);
         http_stream_write(b->x, buf_str(&out));
         http_stream_end(b->x);
@@ -118,13 +118,13 @@ void request_batch_fail(struct request *rq, const struct api_error *e)
 }
 
 /* All choices are made. */
-static void answer(struct request_batch *b)
+static void answer(struct request_batch *b, const struct chunk_style *style)
 {
     AUTO(buf_done) struct buf out = BUF_NULL, choices = BUF_NULL;
     AUTO(chunk_done) struct chunk c;
 
     b->ended = true;
-    chunk_init(&c, b->in.api, str_from(b->id), b->in.model, b->created);
+    chunk_init(&c, b->in.api, style, str_from(b->id), b->in.model, b->created);
     if (b->in.stream) {
         if (b->in.include_usage)
             chunk_put_usage(&c, &out, &b->usage);
@@ -145,6 +145,7 @@ static void answer(struct request_batch *b)
 void request_batch_complete(struct request *rq)
 {
     struct request_batch *b = rq->batch;
+    const struct chunk_style *style = rq->m->chunks;
 
     b->refs++;
     b->usage.completion_tokens += rq->usage.completion_tokens;
@@ -159,7 +160,7 @@ void request_batch_complete(struct request *rq)
         request_reply_put_choice(rq, &b->choices[rq->choice]);
     request_finish(rq);
     if (--b->n_left == 0 && !b->ended)
-        answer(b);
+        answer(b, style);
     unref(b);
 }
 

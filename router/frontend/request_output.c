@@ -19,13 +19,20 @@ enum { BACKLOG_HIGH = 256 << 10 };
 
 static void tell_workers(struct request *rq)
 {
-    uint64_t decode = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
+    struct worker_rank decode = rq->decision.candidates[rq->decision.chosen].worker;
+    struct worker_rank prefill = rq->prefill ? prefill_chosen(rq->prefill)->worker : decode;
+    bool by_caches = rq->prefill || rq->decision.mode == ROUTE_KV;
 
     rq->moved = false;
-    if (rq->in.wants_tracking && (rq->prefill || rq->decision.mode == ROUTE_KV))
-        chunk_tell_workers(&rq->chunk,
-                           rq->prefill ? prefill_chosen(rq->prefill)->worker.worker_id : decode,
-                           decode);
+    if (rq->m->chunks->tells_any_worker
+            ? !rq->in.wants_worker
+            : !by_caches || !(rq->in.wants_worker || rq->in.wants_timing))
+        return;
+    chunk_tell_workers(&rq->chunk, &(struct chunk_workers){.prefill_id = prefill.worker_id,
+                                                           .prefill_rank = prefill.dp_rank,
+                                                           .decode_id = decode.worker_id,
+                                                           .decode_rank = decode.dp_rank,
+                                                           .has_ranks = by_caches});
 }
 
 /* The model's and the request's. */
@@ -66,8 +73,9 @@ static void start_decoding(struct request *rq)
     stop_init(&rq->stop, &rq->rules);
     detok_init(&rq->detok, rq->m->tokenizer, rq->prompt.ptr, rq->prompt.len,
                in->output.skip_special_tokens.set && in->output.skip_special_tokens.v);
-    chunk_init(&rq->chunk, in->api, rq->batch ? request_batch_id(rq->batch) : str_from(rq->id),
-               in->model, clock_wall_ms() / 1000);
+    chunk_init(&rq->chunk, in->api, rq->m->chunks,
+               rq->batch ? request_batch_id(rq->batch) : str_from(rq->id), in->model,
+               clock_wall_ms() / 1000);
     if (rq->choice)
         chunk_choose(&rq->chunk, rq->choice);
     request_reply_start(rq);
@@ -127,7 +135,6 @@ static struct str timing_json(struct request *rq)
     uint64_t now_ns = clock_now_ns();
     double total_ms = (double)(now_ns - rq->t_start_ns) / 1e6;
     const struct route_decision *d = rq->prefill ? prefill_decision(rq->prefill) : &rq->decision;
-    double hit_rate = (double)d->candidates[d->chosen].overlap_blocks / (double)d->isl_blocks;
 
     buf_printf(&out, "{\"request_received_ms\":%" PRIu64, clock_wall_ms() - (uint64_t)total_ms);
     if (rq->prefill && rq->t_first_ns) {
@@ -139,14 +146,18 @@ static struct str timing_json(struct request *rq)
     }
     if (rq->t_first_ns)
         buf_printf(&out, ",\"ttft_ms\":%.3f", (double)(rq->t_first_ns - rq->t_start_ns) / 1e6);
-    buf_printf(&out, ",\"total_time_ms\":%.3f,\"kv_hit_rate\":%.6g}", total_ms, hit_rate);
+    buf_printf(&out, ",\"total_time_ms\":%.3f", total_ms);
+    if (d->mode == ROUTE_KV && d->isl_blocks)
+        buf_printf(&out, ",\"kv_hit_rate\":%.6g",
+                   (double)d->candidates[d->chosen].overlap_blocks / (double)d->isl_blocks);
+    buf_put_char(&out, '}');
     return str_from(arena_strdup(rq->arena, buf_str(&out)));
 }
 
 /* The last text of an answer that has ended, and why it has. */
 static void emit_end(struct request *rq, struct str text)
 {
-    if (rq->in.wants_tracking)
+    if (rq->in.wants_timing)
         rq->end.timing_json = timing_json(rq);
     request_reply_end(rq, text);
 }
@@ -346,7 +357,7 @@ static void take_output(struct request *rq, const struct engine_output *o)
         take_logprobs(rq, o);
     } else {
         take_ids(rq, o, &decoded);
-        text = decoded.len ? buf_str(&decoded) : STR("");
+        text = decoded.len ? buf_str(&decoded) : STR_NULL;
     }
     if (o->finish != FINISH_NONE && !rq->ended)
         end_with(rq, finish_word(o->finish), o->stop_reason_json);
@@ -359,31 +370,13 @@ static void take_output(struct request *rq, const struct engine_output *o)
 /* What the engine counted itself goes before what was counted here. */
 static void take_completion_details(struct request *rq, struct str json)
 {
-    AUTO(buf_done) struct buf others = BUF_NULL;
-    struct json_pull p;
-    struct str key, value;
     uint64_t n;
 
-    json_pull_init(&p, json);
-    if (!json_pull_object(&p))
-        return;
-    while (json_pull_key(&p, &key)) {
-        if (json_pull_null(&p))
-            continue;
-        if (str_is(key, "reasoning_tokens") && json_pull_peek(&p) == JSON_KIND_NUMBER) {
-            if (json_pull_u64(&p, &n))
-                rq->usage.reasoning_tokens = OPT_U64(n);
-            rq->reply.told_thoughts = true;
-        } else if (json_pull_skip(&p, &value)) {
-            if (others.len)
-                buf_put_char(&others, ',');
-            buf_put_char(&others, '"');
-            json_escape(&others, key);
-            buf_put_cstr(&others, "\":");
-            buf_put_str(&others, value);
-        }
+    rq->usage.completion_details_json = str_from(arena_strdup(rq->arena, json));
+    if (str_parse_u64(json_pull_member(json, "reasoning_tokens"), &n)) {
+        rq->usage.reasoning_tokens = OPT_U64(n);
+        rq->reply.told_thoughts = true;
     }
-    rq->usage.completion_json = str_from(arena_strdup(rq->arena, buf_str(&others)));
 }
 
 /* Usage that only the engine knows: cached tokens (wire.md §5.2). */
@@ -409,7 +402,7 @@ static void take_usage(struct request *rq, struct str json)
     }
     if (!details.len)
         return;
-    rq->usage.details_json = str_from(arena_strdup(rq->arena, details));
+    rq->usage.prompt_details_json = str_from(arena_strdup(rq->arena, details));
     json_pull_init(&p, details);
     if (json_pull_object(&p))
         while (json_pull_key(&p, &key)) {
@@ -472,7 +465,7 @@ static void end_and_complete(struct request *rq, const char *finish)
     if (!rq->ended) {
         stop_flush(&rq->stop, &text);
         end_with(rq, finish, STR_NULL);
-        emit_end(rq, buf_str(&text));
+        emit_end(rq, text.len ? buf_str(&text) : STR_NULL);
     }
     complete(rq);
 }

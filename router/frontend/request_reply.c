@@ -20,22 +20,50 @@ static void gather(struct buf *all, struct str text)
         buf_put_str(all, text);
 }
 
-static void emit(struct request *rq, struct chunk_delta *d)
+static void gather_delta(struct request *rq, const struct chunk_delta *d)
 {
-    AUTO(buf_done) struct buf logprobs = BUF_NULL;
     struct request_reply *rr = &rq->reply;
 
+    gather(&rq->text, d->text);
+    gather(&rr->thoughts, d->reasoning);
+    if (d->calls_json.len && rr->calls.len)
+        gather(&rr->calls, STR(","));
+    gather(&rr->calls, d->calls_json);
+}
+
+/* @end NULL = the answer goes on. */
+static void emit(struct request *rq, struct chunk_delta *d, const struct chunk_end *end)
+{
+    AUTO(buf_done) struct buf logprobs = BUF_NULL;
+    const struct usage *usage = request_usage_in_chunks(rq);
+
     if (!rq->in.stream) {
-        gather(&rq->text, d->text);
-        gather(&rr->thoughts, d->reasoning);
-        if (d->calls_json.len && rr->calls.len)
-            gather(&rr->calls, STR(","));
-        gather(&rr->calls, d->calls_json);
+        gather_delta(rq, d);
         return;
     }
-    logprobs_take(&rr->logprobs, &logprobs);
+    logprobs_take(&rq->reply.logprobs, &logprobs);
     d->logprobs_json = buf_str(&logprobs);
-    chunk_put_delta(&rq->chunk, &rq->out, d, request_usage_in_chunks(rq));
+    if (end)
+        chunk_put_end(&rq->chunk, &rq->out, d, end, usage);
+    else
+        chunk_put_delta(&rq->chunk, &rq->out, d, usage);
+}
+
+/* What was told and is no chunk yet: it may be the last, which carries the end. */
+static void emit_next(struct request *rq, const struct chunk_end *end)
+{
+    struct reply_chunk *next = &rq->reply.next;
+    struct chunk_delta d = {.text = !next->has_text  ? STR_NULL
+                                    : next->text.len ? buf_str(&next->text)
+                                                     : STR(""),
+                            .reasoning = buf_str(&next->thoughts),
+                            .calls_json = buf_str(&next->calls)};
+
+    emit(rq, &d, end);
+    buf_clear(&next->text);
+    buf_clear(&next->thoughts);
+    buf_clear(&next->calls);
+    next->has_text = next->has_any = false;
 }
 
 /* {"index":i,"id":…,"type":"function","function":{"name":…,"arguments":…}}; folded without index. */
@@ -64,33 +92,34 @@ static void put_call(struct request *rq, const struct reply_part *part, struct b
     json_put_object_end(&j);
 }
 
+/* Thoughts and content of an item are one chunk; calls, those of a block together, are another. */
 static void tell_part(void *arg, const struct reply_part *part)
 {
     struct request *rq = arg;
-    struct buf *block = &rq->reply.block;
-    struct chunk_delta d = {.text = STR_NULL};
+    struct request_reply *rr = &rq->reply;
+    struct reply_chunk *next = &rr->next;
 
+    bool joins = part->kind == REPLY_CALL ? rr->in_block : next->calls.len == 0;
+
+    if (next->has_any && !joins)
+        emit_next(rq, NULL);
+    next->has_any = true;
+    next->has_text |= part->kind != REPLY_THOUGHT;
     switch (part->kind) {
     case REPLY_CONTENT:
-        d.text = part->text;
+        buf_put_str(&next->text, part->text);
         break;
     case REPLY_THOUGHT:
-        d.reasoning = part->text;
+        buf_put_str(&next->thoughts, part->text);
         break;
     case REPLY_CALL:
-        if (block->len)
-            buf_put_char(block, ',');
-        put_call(rq, part, block);
-        rq->reply.n_calls++;
-        if (part->more) /* the calls of a block are told together */
-            return;
-        d.text = STR("");
-        d.calls_json = buf_str(block);
+        if (next->calls.len)
+            buf_put_char(&next->calls, ',');
+        put_call(rq, part, &next->calls);
+        rr->n_calls++;
         break;
     }
-    emit(rq, &d);
-    if (part->kind == REPLY_CALL)
-        buf_clear(block);
+    rr->in_block = part->kind == REPLY_CALL && part->more;
 }
 
 /* --- the way of it ---------------------------------------------------------------------------- */
@@ -146,7 +175,9 @@ void request_reply_done(struct request *rq)
     logprobs_done(&rq->reply.logprobs);
     buf_done(&rq->reply.thoughts);
     buf_done(&rq->reply.calls);
-    buf_done(&rq->reply.block);
+    buf_done(&rq->reply.next.text);
+    buf_done(&rq->reply.next.thoughts);
+    buf_done(&rq->reply.next.calls);
     rq->reply.n_calls = 0;
     rq->reply.n_read = 0;
     rq->reply.told_thoughts = false;
@@ -166,16 +197,22 @@ static void push_parser(struct request *rq, struct str text)
 
 void request_reply_push(struct request *rq, struct str text)
 {
+    struct request_reply *rr = &rq->reply;
     struct chunk_delta d = {.text = text};
 
-    if (!rq->reply.parser) {
-        emit(rq, &d);
+    if (!rr->parser) {
+        emit(rq, &d, NULL);
         return;
     }
     push_parser(rq, text);
-    if (rq->in.stream && rq->reply.logprobs.n) { /* of tokens whose text is held back, or none */
+    if (rr->next.has_any) {
+        emit_next(rq, NULL);
+    } else if (rr->logprobs.n) { /* of tokens whose text is held back, or none */
         d.text = STR("");
-        emit(rq, &d);
+        emit(rq, &d, NULL);
+    } else if (!text.len || !calls_of(rq)) { /* what may become a call makes no chunk */
+        d.text = STR_NULL;
+        emit(rq, &d, NULL);
     }
 }
 
@@ -187,26 +224,22 @@ void request_reply_logprobs(struct request *rq, struct logprobs_item *it, uint32
 
 void request_reply_end(struct request *rq, struct str text)
 {
-    bool named = rq->in.tool_choice == TOOL_NAMED;
-    AUTO(buf_done) struct buf logprobs = BUF_NULL;
-    struct chunk_delta last = {.text = rq->in.api == API_CHAT ? STR_NULL : STR("")};
+    bool as_any = rq->in.tool_choice == TOOL_NAMED && rq->in.stream &&
+                  rq->m->chunks->named_call_stops; /* wire.md §8.9 */
+    struct chunk_delta last = {.text = text};
 
-    if (rq->in.stream && !rq->reply.parser) {
-        logprobs_take(&rq->reply.logprobs, &logprobs);
-        last.logprobs_json = buf_str(&logprobs);
-        last.text = text.len ? text : last.text;
-    } else if (text.len || rq->reply.logprobs.n) {
-        request_reply_push(rq, text);
-    } else if (rq->reply.parser) {
-        push_parser(rq, text);
+    if (!rq->reply.parser) {
+        emit(rq, &last, &rq->end);
+        return;
     }
-    if (rq->reply.parser)
-        reply_end(rq->reply.parser);
-    /* An answer that had to be one call stops as any other, where it is streamed (wire.md §8.9). */
-    if (rq->reply.n_calls && strcmp(rq->end.finish, "stop") == 0 && !(named && rq->in.stream))
+    push_parser(rq, text);
+    reply_end(rq->reply.parser);
+    if (rq->in.tool_choice == TOOL_NAMED || rq->in.tool_choice == TOOL_REQUIRED)
+        if (rq->reply.next.has_any) /* all of the answer, which has ended before */
+            emit_next(rq, NULL);
+    if (rq->reply.n_calls && strcmp(rq->end.finish, "stop") == 0 && !as_any)
         rq->end.finish = "tool_calls";
-    if (rq->in.stream)
-        chunk_put_end(&rq->chunk, &rq->out, &last, &rq->end, request_usage_in_chunks(rq));
+    emit_next(rq, &rq->end);
 }
 
 void request_reply_put_choice(struct request *rq, struct buf *out)

@@ -10,11 +10,18 @@
 
 struct request;
 
+/* What is to be one chunk. */
+struct reply_chunk {
+    bool has_any, has_text;
+    struct buf text, thoughts, calls;
+};
+
 struct request_reply {
     struct reply *parser; /* NULL = all of it is content */
     struct logprobs logprobs;
     struct buf thoughts, calls; /* all of them, when the answer is not streamed */
-    struct buf block;           /* calls that are told together */
+    struct reply_chunk next;
+    bool in_block; /* another call joins those of next */
     uint32_t n_calls;
     uint64_t n_read;    /* tokens whose text the parser has */
     bool told_thoughts; /* the engine counts reasoning tokens itself */

@@ -33,11 +33,12 @@ static void answer(struct request *rq, uint64_t prefill, uint64_t decode)
     AUTO(chunk_done) struct chunk chunk;
     AUTO(buf_done) struct buf out = BUF_NULL;
 
-    chunk_init(&chunk, rq->in.api, str_from(rq->id), rq->in.model, clock_wall_ms() / 1000);
-    chunk_tell_workers(&chunk, prefill, decode);
+    chunk_init(&chunk, rq->in.api, rq->m->chunks, str_from(rq->id), rq->in.model,
+               clock_wall_ms() / 1000);
+    chunk_tell_workers(&chunk, &(struct chunk_workers){.prefill_id = prefill, .decode_id = decode});
     chunk_tell_tokens(&chunk, rq->prompt.ptr, rq->prompt.len);
     if (rq->in.stream) {
-        chunk_put_text(&chunk, &out, rq->in.api == API_CHAT ? STR_NULL : STR(""), NULL);
+        chunk_put_text(&chunk, &out, STR_NULL, NULL);
         chunk_put_done(&out);
         http_stream_begin(rq->x, 200, "text/event-stream");
         http_stream_write(rq->x, buf_str(&out));

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/openai/chunk.h"
 
+#include <inttypes.h>
+
+#include "lib/base/json_pull.h"
 #include "lib/base/json_put.h"
 #include "lib/net/sse.h"
-#include "router/openai/api_error.h"
 
-void chunk_init(struct chunk *c, enum api api, struct str id, struct str model, uint64_t created)
+#define COMPLETION_TAIL ",\"system_fingerprint\":null,\"object\":\"text_completion\""
+
+void chunk_init(struct chunk *c, enum api api, const struct chunk_style *style, struct str id,
+                struct str model, uint64_t created)
 {
     bool chat = api == API_CHAT;
 
-    *c = (struct chunk){.api = api};
+    *c = (struct chunk){.api = api, .style = style};
     buf_put_cstr(&c->head, chat ? "{\"id\":\"chatcmpl-" : "{\"id\":\"cmpl-");
     json_escape(&c->head, id);
     buf_put_cstr(&c->head, "\",\"choices\":[");
@@ -21,10 +26,7 @@ void chunk_init(struct chunk *c, enum api api, struct str id, struct str model, 
     buf_put_char(&c->tail, '"');
 
     buf_put_str(&c->after, buf_str(&c->tail));
-    buf_put_cstr(&c->after,
-                 chat ? ",\"service_tier\":null,\"system_fingerprint\":null,"
-                        "\"object\":\"chat.completion.chunk\",\"usage\":"
-                      : ",\"system_fingerprint\":null,\"object\":\"text_completion\",\"usage\":");
+    buf_put_cstr(&c->after, chat ? style->chat_tail : COMPLETION_TAIL);
     chunk_choose(c, 0);
 }
 
@@ -37,13 +39,14 @@ static void put_index(const struct chunk *c, struct buf *out)
 void chunk_choose(struct chunk *c, uint32_t index)
 {
     c->index = index;
+    c->begun = false;
     buf_clear(&c->before);
     buf_put_cstr(&c->before, "data: ");
     buf_put_str(&c->before, buf_str(&c->head));
     if (c->api == API_CHAT) {
         buf_put_char(&c->before, '{');
         put_index(c, &c->before);
-        buf_put_cstr(&c->before, ",\"delta\":{\"content\":");
+        buf_put_cstr(&c->before, ",\"delta\":{");
     } else {
         buf_put_cstr(&c->before, "{\"text\":");
     }
@@ -58,130 +61,137 @@ void chunk_done(struct chunk *c)
     buf_done(&c->worker);
 }
 
-static void put_completion_details(struct buf *out, const struct usage *u)
+/* The members of @json called @names; those that are null or absent only if @nulls. @reasoning is
+ * that of one of them, if set. */
+static void put_details(struct buf *out, struct str json, const char *const *names, size_t n,
+                        bool nulls, const struct opt_u64 *reasoning)
 {
-    if (!u->reasoning_tokens.set && !u->completion_json.len)
-        return;
-    buf_put_cstr(out, ",\"completion_tokens_details\":{");
-    buf_put_str(out, u->completion_json);
-    if (u->reasoning_tokens.set) {
-        buf_put_cstr(out,
-                     u->completion_json.len ? ",\"reasoning_tokens\":" : "\"reasoning_tokens\":");
-        buf_put_u64dec(out, u->reasoning_tokens.v);
+    const char *before = "";
+
+    for (size_t i = 0; i < n; i++) {
+        struct str value = json_pull_member(json, names[i]);
+        bool counted = reasoning->set && strcmp(names[i], "reasoning_tokens") == 0;
+
+        if (!counted && (!value.len || str_is(value, "null"))) {
+            if (!nulls)
+                continue;
+            value = STR("null");
+        }
+        buf_printf(out, "%s\"%s\":", before, names[i]);
+        before = ",";
+        if (counted)
+            buf_put_u64dec(out, reasoning->v);
+        else
+            buf_put_str(out, value);
     }
-    buf_put_char(out, '}');
 }
 
-static void put_usage(struct buf *out, const struct usage *u)
+static void put_usage_details(const struct chunk *c, struct buf *out, const struct usage *u)
+{
+    static const char *const prompt[] = {"audio_tokens", "cached_tokens"};
+    static const char *const completion[] = {"accepted_prediction_tokens", "audio_tokens",
+                                             "reasoning_tokens", "rejected_prediction_tokens"};
+    bool nulls = c->api == API_COMPLETIONS || c->style->tells_null_details;
+
+    if (u->prompt_details_json.len) {
+        buf_put_cstr(out, ",\"prompt_tokens_details\":{");
+        put_details(out, u->prompt_details_json, prompt, ARRAY_LEN(prompt), nulls,
+                    &(struct opt_u64){0});
+        buf_put_char(out, '}');
+    }
+    if (c->style->tells_details && (u->reasoning_tokens.set || u->completion_details_json.len)) {
+        buf_put_cstr(out, ",\"completion_tokens_details\":{");
+        put_details(out, u->completion_details_json, completion, ARRAY_LEN(completion), nulls,
+                    &u->reasoning_tokens);
+        buf_put_char(out, '}');
+    }
+}
+
+static void put_usage(const struct chunk *c, struct buf *out, const struct usage *u)
 {
     if (!u) {
-        buf_put_cstr(out, "null");
+        buf_put_cstr(out, c->api == API_CHAT ? c->style->chat_no_usage : ",\"usage\":null");
         return;
     }
-    buf_put_cstr(out, "{\"prompt_tokens\":");
+    buf_put_cstr(out, ",\"usage\":{\"prompt_tokens\":");
     buf_put_u64dec(out, u->prompt_tokens);
     buf_put_cstr(out, ",\"completion_tokens\":");
     buf_put_u64dec(out, u->completion_tokens);
     buf_put_cstr(out, ",\"total_tokens\":");
     buf_put_u64dec(out, u->prompt_tokens + u->completion_tokens);
-    if (u->details_json.len) {
-        buf_put_cstr(out, ",\"prompt_tokens_details\":");
-        buf_put_str(out, u->details_json);
-    }
-    put_completion_details(out, u);
+    put_usage_details(c, out, u);
     buf_put_char(out, '}');
-}
-
-static void put_text(struct buf *out, struct str text)
-{
-    if (!text.ptr) {
-        buf_put_cstr(out, "null");
-        return;
-    }
-    buf_put_char(out, '"');
-    json_escape(out, text);
-    buf_put_char(out, '"');
-}
-
-static void put_finish(struct buf *out, const struct chunk_end *end)
-{
-    if (!end || !end->finish)
-        return;
-    buf_put_cstr(out, ",\"finish_reason\":\"");
-    buf_put_cstr(out, end->finish);
-    buf_put_char(out, '"');
-    if (end->stop_reason_json.len) {
-        buf_put_cstr(out, ",\"stop_reason\":");
-        buf_put_str(out, end->stop_reason_json);
-    }
 }
 
 static void put_nvext(const struct chunk *c, struct buf *out, const struct chunk_end *end)
 {
-    if (!c->worker.len)
+    struct str timing = end ? end->timing_json : STR_NULL;
+
+    if (!c->worker.len && !timing.len)
         return;
-    buf_put_cstr(out, ",\"nvext\":");
+    buf_put_cstr(out, ",\"nvext\":{");
     buf_put_str(out, buf_str(&c->worker));
-    if (end && end->timing_json.len) {
-        buf_put_cstr(out, ",\"timing\":");
-        buf_put_str(out, end->timing_json);
+    if (timing.len) {
+        buf_put_cstr(out, c->worker.len ? ",\"timing\":" : "\"timing\":");
+        buf_put_str(out, timing);
     }
     buf_put_char(out, '}');
 }
 
-static void put_logprobs(struct buf *out, const struct chunk_delta *d)
+/* What stands behind the text of a completion's choice. */
+static void put_completion_end(const struct chunk *c, struct buf *out, const struct chunk_delta *d,
+                               const struct chunk_end *end)
 {
-    if (!d->logprobs_json.len)
-        return;
-    buf_put_cstr(out, ",\"logprobs\":");
-    buf_put_str(out, d->logprobs_json);
-}
-
-/* What stands behind the content of a chat delta. */
-static void put_delta_end(struct buf *out, const struct chunk_delta *d)
-{
-    buf_put_cstr(out, ",\"function_call\":null,\"tool_calls\":");
-    if (d->calls_json.len) {
-        buf_put_char(out, '[');
-        buf_put_str(out, d->calls_json);
-        buf_put_char(out, ']');
-    } else {
-        buf_put_cstr(out, "null");
+    buf_put_char(out, ',');
+    put_index(c, out);
+    if (d->logprobs_json.len) {
+        buf_put_cstr(out, ",\"logprobs\":");
+        buf_put_str(out, d->logprobs_json);
     }
-    buf_put_cstr(out, ",\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":");
-    put_text(out, d->reasoning.len ? d->reasoning : STR_NULL);
+    if (end && end->finish) {
+        buf_put_cstr(out, ",\"finish_reason\":\"");
+        buf_put_cstr(out, end->finish);
+        buf_put_char(out, '"');
+    }
     buf_put_char(out, '}');
 }
 
-static void put_chunk(const struct chunk *c, struct buf *out, const struct chunk_delta *d,
+static void put_chunk(struct chunk *c, struct buf *out, const struct chunk_delta *d,
                       const struct chunk_end *end, const struct usage *usage)
 {
     buf_put_str(out, buf_str(&c->before));
-    put_text(out, d->text);
     if (c->api == API_CHAT) {
-        put_delta_end(out, d);
-        put_finish(out, end);
-        put_logprobs(out, d);
+        c->style->put_delta(out, d, !c->begun);
+        buf_put_char(out, '}');
+        c->style->put_end(out, d, end);
+        buf_put_char(out, '}');
     } else {
-        buf_put_char(out, ',');
-        put_index(c, out);
-        put_logprobs(out, d);
-        put_finish(out, end);
+        chunk_put_string(out, d->text.ptr ? d->text : STR(""));
+        put_completion_end(c, out, d, end);
     }
-    buf_put_char(out, '}');
+    c->begun = true;
     buf_put_str(out, buf_str(&c->after));
-    put_usage(out, usage);
+    put_usage(c, out, usage);
     put_nvext(c, out, end);
     buf_put_cstr(out, "}\n\n");
 }
 
-void chunk_tell_workers(struct chunk *c, uint64_t prefill_id, uint64_t decode_id)
+static void put_worker(struct buf *out, const char *which, uint64_t id, const uint32_t *rank)
 {
+    buf_printf(out, "\"%s_worker_id\":%" PRIu64, which, id);
+    if (rank)
+        buf_printf(out, ",\"%s_dp_rank\":%" PRIu32, which, *rank);
+}
+
+void chunk_tell_workers(struct chunk *c, const struct chunk_workers *w)
+{
+    bool ranks = w->has_ranks && c->style->tells_dp_ranks;
+
     buf_clear(&c->worker);
-    buf_put_cstr(&c->worker, "{\"worker_id\":{\"prefill_worker_id\":");
-    buf_put_u64dec(&c->worker, prefill_id);
-    buf_put_cstr(&c->worker, ",\"decode_worker_id\":");
-    buf_put_u64dec(&c->worker, decode_id);
+    buf_put_cstr(&c->worker, "\"worker_id\":{");
+    put_worker(&c->worker, "prefill", w->prefill_id, ranks ? &w->prefill_rank : NULL);
+    buf_put_char(&c->worker, ',');
+    put_worker(&c->worker, "decode", w->decode_id, ranks ? &w->decode_rank : NULL);
     buf_put_char(&c->worker, '}');
 }
 
@@ -196,19 +206,21 @@ void chunk_tell_tokens(struct chunk *c, const uint32_t *ids, size_t n)
     buf_put_char(&c->worker, ']');
 }
 
-void chunk_put_text(const struct chunk *c, struct buf *out, struct str text,
-                    const struct usage *usage)
-{
-    put_chunk(c, out, &(struct chunk_delta){.text = text}, NULL, usage);
-}
-
-void chunk_put_delta(const struct chunk *c, struct buf *out, const struct chunk_delta *delta,
+void chunk_put_delta(struct chunk *c, struct buf *out, const struct chunk_delta *d,
                      const struct usage *usage)
 {
-    put_chunk(c, out, delta, NULL, usage);
+    bool adds = d->text.len || d->reasoning.len || d->calls_json.len || d->logprobs_json.len;
+
+    if (adds || usage || c->style->tells_empty || (c->api == API_CHAT && !c->begun))
+        put_chunk(c, out, d, NULL, usage);
 }
 
-void chunk_put_end(const struct chunk *c, struct buf *out, const struct chunk_delta *delta,
+void chunk_put_text(struct chunk *c, struct buf *out, struct str text, const struct usage *usage)
+{
+    chunk_put_delta(c, out, &(struct chunk_delta){.text = text}, usage);
+}
+
+void chunk_put_end(struct chunk *c, struct buf *out, const struct chunk_delta *delta,
                    const struct chunk_end *end, const struct usage *usage)
 {
     put_chunk(c, out, delta, end, usage);
@@ -219,7 +231,7 @@ void chunk_put_usage(const struct chunk *c, struct buf *out, const struct usage 
     buf_put_cstr(out, "data: ");
     buf_put_str(out, buf_str(&c->head));
     buf_put_str(out, buf_str(&c->after));
-    put_usage(out, usage);
+    put_usage(c, out, usage);
     buf_put_cstr(out, "}\n\n");
 }
 
@@ -228,50 +240,13 @@ void chunk_put_done(struct buf *out)
     sse_put_data(out, STR("[DONE]"));
 }
 
-void chunk_put_error(struct buf *out, int status, struct str text)
-{
-    struct api_error e;
-
-    (void)api_fail(&e, status, NULL, "%.*s", STR_ARG(text));
-    /* The comment is the reference's form; the data is what OpenAI clients raise as an error. */
-    buf_put_cstr(out, "event: error\n: ");
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] == '\n')
-            buf_put_cstr(out, "\n: ");
-        else if (text.ptr[i] != '\r')
-            buf_put_char(out, text.ptr[i]);
-    }
-    buf_put_cstr(out, "\ndata: ");
-    api_error_put(out, &e);
-    buf_put_cstr(out, "\n\n");
-}
-
 void chunk_put_annotation(struct buf *out, const char *name, struct str text)
 {
     buf_put_cstr(out, "event: ");
     buf_put_cstr(out, name);
     buf_put_cstr(out, "\n: ");
-    put_text(out, text);
+    chunk_put_string(out, text);
     buf_put_cstr(out, "\n\n");
-}
-
-/* The message of a folded chat answer. */
-static void put_message(struct buf *out, const struct chunk_delta *d)
-{
-    buf_put_cstr(out, ",\"message\":{");
-    if (d->text.len) {
-        buf_put_cstr(out, "\"content\":");
-        put_text(out, d->text);
-        buf_put_char(out, ',');
-    }
-    if (d->calls_json.len) {
-        buf_put_cstr(out, "\"tool_calls\":[");
-        buf_put_str(out, d->calls_json);
-        buf_put_cstr(out, "],");
-    }
-    buf_put_cstr(out, "\"role\":\"assistant\",\"reasoning_content\":");
-    put_text(out, d->reasoning.len ? d->reasoning : STR_NULL);
-    buf_put_char(out, '}');
 }
 
 void chunk_put_choice(const struct chunk *c, struct buf *out, const struct chunk_delta *whole,
@@ -280,18 +255,16 @@ void chunk_put_choice(const struct chunk *c, struct buf *out, const struct chunk
     if (c->api == API_CHAT) {
         buf_put_char(out, '{');
         put_index(c, out);
-        put_message(out, whole);
-        put_finish(out, end);
-        put_logprobs(out, whole);
+        buf_put_cstr(out, ",\"message\":{");
+        c->style->put_message(out, whole);
+        buf_put_char(out, '}');
+        c->style->put_end(out, whole, end);
+        buf_put_char(out, '}');
     } else {
         buf_put_cstr(out, "{\"text\":");
-        put_text(out, whole->text.ptr ? whole->text : STR(""));
-        buf_put_char(out, ',');
-        put_index(c, out);
-        put_logprobs(out, whole);
-        put_finish(out, end);
+        chunk_put_string(out, whole->text.ptr ? whole->text : STR(""));
+        put_completion_end(c, out, whole, end);
     }
-    buf_put_char(out, '}');
 }
 
 void chunk_put_body(const struct chunk *c, struct buf *out, struct str choices,
@@ -300,10 +273,8 @@ void chunk_put_body(const struct chunk *c, struct buf *out, struct str choices,
     buf_put_str(out, buf_str(&c->head));
     buf_put_str(out, choices);
     buf_put_str(out, buf_str(&c->tail));
-    buf_put_cstr(out, c->api == API_CHAT ? ",\"object\":\"chat.completion\",\"usage\":"
-                                         : ",\"system_fingerprint\":null,"
-                                           "\"object\":\"text_completion\",\"usage\":");
-    put_usage(out, usage);
+    buf_put_cstr(out, c->api == API_CHAT ? ",\"object\":\"chat.completion\"" : COMPLETION_TAIL);
+    put_usage(c, out, usage);
     put_nvext(c, out, end);
     buf_put_char(out, '}');
 }

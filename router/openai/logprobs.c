@@ -96,6 +96,8 @@ static void put_top(struct logprobs *l, struct logprobs_item *it, uint32_t id, s
 
     if (!it->has_top || !json_pull_element(&it->top) || !json_pull_skip(&it->top, &list)) {
         it->has_top = false;
+        if (l->api == API_CHAT)
+            put_choice(l, token, logprob, out);
         return;
     }
     json_pull_init(&p, list);
@@ -148,10 +150,13 @@ void logprobs_add(struct logprobs *l, struct logprobs_item *it, uint32_t id, str
         put_quoted(&l->tokens, text);
         comma(l, &l->values);
         buf_put_str(&l->values, logprob);
-        comma(l, &l->top);
-        buf_put_char(&l->top, '{');
-        buf_put_str(&l->top, buf_str(&top));
-        buf_put_char(&l->top, '}');
+        if (it->has_top) { /* that the worker gave none is an empty list */
+            if (l->top.len)
+                buf_put_char(&l->top, ',');
+            buf_put_char(&l->top, '{');
+            buf_put_str(&l->top, buf_str(&top));
+            buf_put_char(&l->top, '}');
+        }
     }
     l->n++;
 }

@@ -538,7 +538,8 @@ static bool nvext_list(struct openai_reader *rd, struct str name)
         if (!openai_read_strings(rd, "annotations", LIST_MAX, &r->annotations, &r->n_annotations))
             return false;
         for (size_t i = 0; i < r->n_annotations; i++) {
-            r->wants_tracking |= str_is(r->annotations[i], "query_instance_id");
+            r->wants_worker |= str_is(r->annotations[i], "query_instance_id");
+            r->wants_timing |= str_is(r->annotations[i], "query_instance_id");
             r->query_only |= str_starts(r->annotations[i], STR("query_instance_id:"));
             r->tell_id |= str_is(r->annotations[i], "request_id");
             r->tell_prompt |= str_is(r->annotations[i], "formatted_prompt");
@@ -548,8 +549,10 @@ static bool nvext_list(struct openai_reader *rd, struct str name)
     }
     if (!openai_read_strings(rd, "extra_fields", LIST_MAX, &fields, &n))
         return false;
-    for (size_t i = 0; i < n; i++)
-        r->wants_tracking |= str_is(fields[i], "timing") || str_is(fields[i], "worker_id");
+    for (size_t i = 0; i < n; i++) {
+        r->wants_worker |= str_is(fields[i], "worker_id");
+        r->wants_timing |= str_is(fields[i], "timing");
+    }
     return true;
 }
 

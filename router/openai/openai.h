@@ -78,7 +78,7 @@ struct openai_request {
     size_t n_token_data;
     bool tell_id, tell_prompt, tell_tokens; /* annotations that are events of a stream */
     bool query_only;                        /* query_instance_id:…: who would be chosen? */
-    bool wants_tracking; /* which worker answered, and when: extra_fields or query_instance_id */
+    bool wants_worker, wants_timing;        /* in nvext: extra_fields or query_instance_id */
 };
 
 /* False with @e filled: 400 for what is malformed or out of range, 501 for functions. */

@@ -31,7 +31,7 @@ static void a_full_chat_request(void **state)
         a, &r, &e));
     assert_true(str_is(r.model, "m\xc3\xa9"));
     assert_int_equal(json_len(r.messages), 1);
-    assert_true(r.stream && r.include_usage && r.wants_tracking && r.has_nvext);
+    assert_true(r.stream && r.include_usage && r.wants_timing && r.has_nvext);
     assert_int_equal(r.stop.max_tokens.v, 6);
     assert_int_equal(r.stop.n_stop, 2);
     assert_true(r.stop.ignore_eos.v);
