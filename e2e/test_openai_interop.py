@@ -8,11 +8,13 @@ read by the `openai` package's shapes or by hand, streamed and folded, and must 
 import http.client
 import json
 import re
+import shutil
 import threading
 
 import openai
 import pytest
 
+import stack
 from conftest import free_port, reference_python
 from fake_worker import FakeWorker
 from stack import CHAT, COMPLETIONS, MODEL, Stack, until
@@ -366,7 +368,8 @@ EDGES = [{}, *({key: value} for key, values in {
     "repetition_penalty": [0, 2.5], "min_p": [2], "top_k": [0, -1, -2], "n": [0, 129], "logit_bias": [{"5": 101}, {"a": 1}, {"5": 1}],
     "top_logprobs": [2], "stop": [["a"] * 5, [""], "", "a", [5], 5, ["a", 5], [-5], [1.5]], "tools": [[{"type": "function"}], [TOOL]],
     "tool_choice": ["f", "required", TOOL], "max_tokens": [-1, "1"], "max_completion_tokens": [0], "user": [""],
-    "stream_options": [{"include_usage": True}, {}], "function_call": ["auto"], "seed": ["a", -1], "stream": ["yes"],
+    "stream_options": [{"include_usage": True}, {}], "function_call": ["auto", "none", "f", 5, {"name": "f"}, None], "require_reasoning": [True],
+    "functions": [[], 5, [5], [{"name": "f"}], [{"name": "f", "parameters": {}}], None], "seed": ["a", -1], "stream": ["yes"],
     "min_tokens": [-1], "ignore_eos": ["x"], "reasoning_effort": ["low", "none", "max", "nope", "High", "", 5], "continue_final_message": [True, False],
     "add_generation_prompt": [True, False], "metadata": [{"a": "b"}], "store": [True], "service_tier": ["auto"],
     "parallel_tool_calls": [False], "prompt_cache_key": ["x"], "logprobs": [1, True], "best_of": [2], "echo": [True],
@@ -448,6 +451,41 @@ def test_thinking_reaches_the_template(rig):
     for off in (False, {"type": "disabled"}):
         assert said(ours.answer(thinking=off))[:2] == said(ours.answer(chat_template_kwargs={"thinking": False}))[:2] == ("yes", "")
     assert said(ours.answer(thinking={"type": "enabled"}))[:2] == ("", "yes")
+
+
+def test_content_types(rig):
+    rig.start()
+    rig.says(["hi", ""])
+    fronts = rig.reference(NEWEST), rig.ours()
+    for path, subject in ((CHAT, {"messages": GOOD["messages"]}), (COMPLETIONS, {"prompt": "x"})):
+        for kind in ("text/plain", None, "application/json; charset=utf-8", "application/vnd.api+json", "application/x-www-form-urlencoded"):
+            told = []
+            for front in fronts:
+                connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+                connection.request("POST", path, json.dumps({"model": MODEL, **subject}), {"content-type": kind} if kind else {})
+                response = connection.getresponse()
+                told.append((response.status, json.loads(response.read()).get("message")))
+            assert told[0] == told[1], (path, kind)
+
+
+EFFORTS = [{}, *({"reasoning_effort": word} for word in ("none", "minimal", "low", "medium", "high", "xhigh", "max")),
+           {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "z"}},
+           {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}},
+           {"reasoning_effort": "high", "thinking": False}, {"reasoning_effort": "none", "thinking": True}]
+
+
+def test_effort_reaches_the_template(rig, monkeypatch):
+    """By the names that templates use."""
+    model = rig.stack.folder / "model"
+    shutil.copytree(stack.MODEL_PATH, model)
+    (model / "chat_template.jinja").write_text("{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }} {{ thinking_mode }}")
+    monkeypatch.setattr(stack, "MODEL_PATH", model)
+    rig.start()
+    rig.says(["hi", ""])
+    theirs, ours = rig.reference(NEWEST), rig.ours()
+    asks = {"stream": True, "nvext": {"annotations": ["formatted_prompt"]}}
+    prompts = [[front.answer(**asks, **more)[0]["formatted_prompt"] for more in EFFORTS] for front in (theirs, ours)]
+    assert prompts[0] == prompts[1] and len(set(prompts[0])) > 8
 
 
 def test_edges_of_requests(rig):

@@ -165,6 +165,13 @@ static void gone(void *arg)
     request_abandon(rq, DECISION_CLIENT_GONE);
 }
 
+static bool is_json(struct http_exchange *x, struct api_error *e)
+{
+    if (openai_content_is_json(http1_header_get(http_request(x), "content-type")))
+        return true;
+    return api_fail(e, 415, NULL, "Expected request with Content-Type application/json");
+}
+
 void request_serve(struct serving *s, struct http_exchange *x, enum api api)
 {
     AUTO(arena_free) struct arena *arena = arena_new();
@@ -172,7 +179,8 @@ void request_serve(struct serving *s, struct http_exchange *x, enum api api)
     struct api_error e;
     struct request *rq;
 
-    if (!openai_request_parse(api, http_request(x)->body, arena, &parts.in, &e) ||
+    if (!is_json(x, &e) ||
+        !openai_request_parse(api, http_request(x)->body, arena, &parts.in, &e) ||
         !find_model(s, x, &parts.in, &parts.m, &e)) {
         openai_request_done(&parts.in);
         api_error_respond(x, &e);

@@ -425,12 +425,12 @@ static bool key_response_format(struct openai_reader *rd, const char *key)
 static bool key_effort(struct openai_reader *rd, const char *key)
 {
     static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    struct str word;
+    struct str *word = &rd->r->reasoning_effort;
 
-    if (!openai_read_string(rd, key, &word))
+    if (!openai_read_string(rd, key, word))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (str_is(word, words[i]))
+        if (str_is(*word, words[i]))
             return true;
     return openai_wrong_type(rd, key, "none, minimal, low, medium, high, xhigh or max");
 }
@@ -483,11 +483,6 @@ static bool key_media_args(struct openai_reader *rd, const char *key)
 static bool key_prompt_logprobs(struct openai_reader *rd, const char *key)
 {
     return openai_read_u64(rd, key, UINT32_MAX, &rd->r->output.prompt_logprobs);
-}
-
-static bool key_functions(struct openai_reader *rd, const char *key)
-{
-    return api_fail(rd->e, 501, key, "`%s` is not supported: use `tools`", key);
 }
 
 /* Taken and without effect here: what describes the request, or what only the engine's side knows.
@@ -716,8 +711,8 @@ static const struct {
     {"guided_choice", API_CHAT | API_COMPLETIONS, key_guided_choice},
     {"guided_decoding_backend", API_CHAT | API_COMPLETIONS, key_guided_text},
     {"guided_whitespace_pattern", API_CHAT | API_COMPLETIONS, key_guided_text},
-    {"functions", API_CHAT, key_functions},
-    {"function_call", API_CHAT, key_functions},
+    {"functions", API_CHAT, openai_refuse_functions},
+    {"function_call", API_CHAT, openai_refuse_function_call},
     {"metadata", API_CHAT | API_COMPLETIONS, key_ignored},
     {"store", API_CHAT, key_ignored},
     {"service_tier", API_CHAT, key_ignored},

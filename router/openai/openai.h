@@ -60,6 +60,7 @@ struct openai_request {
     struct str cache_salt, extra_args_json, mm_processor_kwargs_json;
     struct str allowed_token_ids_json;
     struct opt_bool thinking;
+    struct str reasoning_effort;
 
     /* nvext */
     bool has_nvext, greedy;
@@ -84,6 +85,8 @@ struct openai_request {
 /* False with @e filled: 400 for what is malformed or out of range, 501 for functions. */
 MUST_CHECK bool openai_request_parse(enum api api, struct str body, struct arena *a,
                                      struct openai_request *ret, struct api_error *e);
+/* Whether a body is read at all: application/json, or another type that is written in it. */
+bool openai_content_is_json(struct str content_type);
 void openai_request_done(struct openai_request *r); /* the trees */
 /* Choices of its answer. */
 size_t openai_request_choices(const struct openai_request *r);

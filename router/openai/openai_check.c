@@ -140,3 +140,15 @@ bool openai_check(const struct openai_request *r, struct api_error *e)
     return check_subject(r, e) && check_messages(r, e) && check_tools(r, e) && check_end(r, e) &&
            check_format(r, e) && check_length(r, e);
 }
+
+bool openai_content_is_json(struct str content_type)
+{
+    struct str rest = content_type, type = STR_NULL;
+
+    (void)str_cut(&rest, ';', &type);
+    type = str_trim(type);
+    return str_eq_nocase(type, STR("application/json")) ||
+           (type.len > strlen("application/+json") &&
+            str_eq_nocase(str_head(type, strlen("application/")), STR("application/")) &&
+            str_eq_nocase(str_skip(type, type.len - strlen("+json")), STR("+json")));
+}

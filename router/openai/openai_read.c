@@ -130,3 +130,37 @@ bool openai_read_strings(struct openai_reader *rd, const char *key, size_t max, 
     *ret_n = n;
     return true;
 }
+
+static bool is_function(struct str json)
+{
+    return str_starts(json_pull_member(json, "name"), STR("\"")) &&
+           json_pull_member(json, "parameters").len;
+}
+
+bool openai_refuse_functions(struct openai_reader *rd, const char *key)
+{
+    struct str one;
+
+    if (!openai_expect(rd, key, JSON_KIND_ARRAY, "an array of functions") ||
+        !json_pull_array(&rd->p))
+        return false;
+    while (json_pull_element(&rd->p)) {
+        if (!json_pull_skip(&rd->p, &one))
+            return false;
+        if (!is_function(one))
+            return openai_wrong_type(rd, key, "functions with a name and parameters");
+    }
+    return api_fail(rd->e, 501, key, "`%s` is not supported: use `tools`", key);
+}
+
+bool openai_refuse_function_call(struct openai_reader *rd, const char *key)
+{
+    struct str value;
+
+    if (!json_pull_skip(&rd->p, &value))
+        return false;
+    if (!str_is(value, "\"auto\"") && !str_is(value, "\"none\"") &&
+        !str_starts(json_pull_member(value, "name"), STR("\"")))
+        return openai_wrong_type(rd, key, "auto, none or the name of a function");
+    return api_fail(rd->e, 501, key, "`%s` is not supported: use `tool_choice`", key);
+}

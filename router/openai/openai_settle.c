@@ -23,10 +23,17 @@ static void settle_thinking(struct openai_request *r)
 {
     static const char *const names[] = {"enable_thinking", "thinking"};
 
+    if (r->reasoning_effort.len && !r->thinking.set) {
+        r->thinking = (struct opt_bool){true, !str_is(r->reasoning_effort, "none")};
+        for (size_t i = ARRAY_LEN(names); i > 0; i--)
+            (void)json_get_bool(r->template_args, names[i - 1], &r->thinking.v);
+    }
     if (!r->thinking.set)
         return;
     if (!r->template_args)
         r->template_args = json_new_object();
+    if (r->reasoning_effort.len)
+        (void)json_set(r->template_args, "reasoning_effort", json_new_str(r->reasoning_effort));
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (!json_get(r->template_args, names[i]))
             (void)json_set(r->template_args, names[i], json_new_bool(r->thinking.v));

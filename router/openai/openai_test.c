@@ -174,7 +174,36 @@ static const struct {
     {"{" M ",\"nvext\":{\"annotations\":\"x\"}}", 400,
      "Failed to deserialize the JSON body into the target type: annotations: expected"},
     {"{" M ",\"functions\":[]}", 501, "`functions` is not supported"},
+    {"{" M ",\"functions\":[{\"name\":\"f\",\"parameters\":{}}]}", 501, "`functions` is not"},
+    {"{" M ",\"functions\":[{\"name\":\"f\"}]}", 400,
+     "Failed to deserialize the JSON body into the target type: functions: expected"},
+    {"{" M ",\"functions\":5}", 400,
+     "Failed to deserialize the JSON body into the target type: functions: expected"},
+    {"{" M ",\"function_call\":{\"name\":\"f\"}}", 501, "`function_call` is not supported"},
+    {"{" M ",\"function_call\":\"f\"}", 400,
+     "Failed to deserialize the JSON body into the target type: function_call: expected"},
 };
+
+static void json_has_several_types(void **state)
+{
+    static const struct {
+        const char *type;
+        bool is_json;
+    } cases[] = {{"application/json", true},
+                 {"Application/JSON; charset=utf-8", true},
+                 {"application/vnd.x+json", true},
+                 {"application/+json", false},
+                 {"text/plain", false},
+                 {"", false},
+                 {"text/json", false},
+                 {"application/jsonl", false}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if (openai_content_is_json(str_from(cases[i].type)) != cases[i].is_json)
+            fail_msg("%s", cases[i].type);
+    assert_false(openai_content_is_json(STR_NULL));
+}
 
 static void bad_requests_are_told_what_is_wrong(void **state)
 {
@@ -198,5 +227,5 @@ int main(void)
 {
     return TEST_RUN(T(a_full_chat_request), T(prompts_in_every_form),
                     T(several_prompts_and_choices), T(what_only_newer_workers_know),
-                    T(bad_requests_are_told_what_is_wrong));
+                    T(bad_requests_are_told_what_is_wrong), T(json_has_several_types));
 }
