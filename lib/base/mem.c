@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { PAGE = 4096 };
+
 /* Per thread, so that a test which fails allocations does not disturb its neighbours. */
 static _Thread_local size_t fail_countdown;
 static _Thread_local bool failed;
@@ -89,22 +91,28 @@ void *try_realloc(void *p, size_t size)
     return mem_must_fail() ? NULL : realloc(p, size ? size : 1);
 }
 
+static size_t whole_pages(size_t size)
+{
+    return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
 void *try_map_aligned(size_t size, size_t align)
 {
-    enum { PAGE = 4096 };
+    size_t more = align - PAGE; /* the system gives whole pages */
     char *p, *start;
 
     if (mem_must_fail())
         return NULL;
-    p = mmap(NULL, size + align, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    p = mmap(NULL, size + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+             -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     /* What lies before the first aligned address goes back; what lies behind is never touched. */
     start = (char *)(((uintptr_t)p + align - 1) & ~(uintptr_t)(align - 1));
     if (start > p)
         (void)munmap(p, (size_t)(start - p));
-    (void)munmap(start + ((size + PAGE - 1) & ~(size_t)(PAGE - 1)), align - (size_t)(start - p));
+    if (start < p + more)
+        (void)munmap(start + whole_pages(size), (size_t)(p + more - start));
     return start;
 }
 

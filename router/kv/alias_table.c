@@ -46,15 +46,13 @@ static bool segment_new(struct alias_table *t, struct kv_mem *mem)
     if (!seg)
         return false;
     if (t->n_segments == cap) {
-        struct alias_run **more = kv_alloc(mem, MAX(cap * 2, (size_t)16) * sizeof(*more));
+        struct alias_run **more = kv_resize(mem, t->segments, cap * sizeof(*more),
+                                            MAX(cap * 2, (size_t)16) * sizeof(*more));
 
         if (!more) {
             kv_free(mem, seg, SEGMENT_BYTES);
             return false;
         }
-        if (cap)
-            memcpy(more, t->segments, cap * sizeof(*more));
-        kv_free(mem, t->segments, cap * sizeof(*more));
         t->segments = more;
     }
     t->segments[t->n_segments++] = seg;

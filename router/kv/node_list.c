@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-enum { CAP_MIN = 8, DOUBLE_BELOW = 256 };
+enum { CAP_MIN = 8, DOUBLE_BELOW = 2048 };
 
 void node_list_done(struct node_list *l, struct kv_mem *mem)
 {
@@ -13,15 +13,13 @@ void node_list_done(struct node_list *l, struct kv_mem *mem)
 
 static bool resize(struct node_list *l, struct kv_mem *mem, uint32_t cap)
 {
-    struct node_list other = {.len = l->len, .cap = cap};
+    struct node_place *places =
+        kv_resize(mem, l->places, node_list_bytes(l), cap * sizeof(*places));
 
-    other.places = kv_alloc(mem, node_list_bytes(&other));
-    if (!other.places)
+    if (!places)
         return false;
-    if (l->len)
-        memcpy(other.places, l->places, l->len * sizeof(*l->places));
-    node_list_done(l, mem);
-    *l = other;
+    l->places = places;
+    l->cap = cap;
     return true;
 }
 

@@ -12,23 +12,22 @@ enum { HEAP_LOG2_MIN = 3, SEGMENTS_MAX = (1 << 18) - 1, SEGMENTS_CAP_MIN = 16 };
 static bool segments_grow(struct prefix_tree *t)
 {
     uint32_t cap = t->cap_segments ? t->cap_segments * 2 : SEGMENTS_CAP_MIN;
-    struct tree_segment **segments = kv_alloc(&t->mem, cap * sizeof(*segments));
+    struct tree_segment **segments = kv_resize(
+        &t->mem, t->segments, t->cap_segments * sizeof(*segments), cap * sizeof(*segments));
 
     if (!segments)
         return false;
-    if (t->n_segments)
-        memcpy(segments, t->segments, t->n_segments * sizeof(*segments));
-    kv_free(&t->mem, t->segments, t->cap_segments * sizeof(*segments));
     t->segments = segments;
     t->cap_segments = cap;
     return true;
 }
 
+_Static_assert(sizeof(struct tree_segment) <= KV_PAGE, "fits a huge page");
+
 /* Of the first one there is only the root. */
 static size_t segment_size(uint32_t i)
 {
-    return offsetof(struct tree_segment, nodes) +
-           (i ? TREE_SEGMENT_NODES : 1) * sizeof(struct tree_node);
+    return i ? KV_PAGE : offsetof(struct tree_segment, nodes) + sizeof(struct tree_node);
 }
 
 static struct tree_segment *segment_new(struct prefix_tree *t)
@@ -40,7 +39,7 @@ static struct tree_segment *segment_new(struct prefix_tree *t)
         i++;
     if (i == SEGMENTS_MAX || (i == t->cap_segments && !segments_grow(t)))
         return NULL;
-    seg = kv_alloc(&t->mem, segment_size(i));
+    seg = i ? kv_alloc_page(&t->mem) : kv_alloc(&t->mem, segment_size(i));
     if (!seg)
         return NULL;
     t->n_segments = MAX(t->n_segments, i + 1);
