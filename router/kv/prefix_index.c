@@ -10,7 +10,7 @@
 #include <errno.h>
 
 enum {
-    LOCKED_BLOCKS = 512,    /* that an event takes before it lets other writers in */
+    LOCKED_BLOCKS = 4096,   /* that an event takes before it lets other writers in */
     CLEAR_NODES = 64,       /* that clearing takes before it lets other writers in */
     EVICT_CHOICE = 16,      /* leaves of which the coldest goes */
     EVICT_SCAN = 4096,      /* nodes that are looked at for these */
