@@ -42,7 +42,7 @@ static void load_work(void *arg)
                            l->m->conf.template_style, &l->e);
 }
 
-/* A way of writing that is not read here leaves the answer as the model wrote it. */
+/* A way of writing calls that is not read here leaves the answer as the model wrote it. */
 static void check_parsers(const struct model *m)
 {
     const char *calls = m->card->tool_call_parser, *thoughts = m->card->reasoning_parser;
@@ -50,8 +50,9 @@ static void check_parsers(const struct model *m)
     if (calls && !reply_find_calls(calls))
         log_warn(&LG, "tool_call_parser is not supported, calls of tools stay in the content",
                  LOG_STR("model", m->name), LOG_STR("parser", calls));
-    if (thoughts && !reply_find_thoughts(thoughts))
-        log_warn(&LG, "reasoning_parser is not supported, thoughts stay in the content",
+    if (thoughts && !reply_knows_thoughts(thoughts))
+        log_warn(&LG,
+                 "reasoning_parser is not known, thoughts are read between <think> and </think>",
                  LOG_STR("model", m->name), LOG_STR("parser", thoughts));
 }
 

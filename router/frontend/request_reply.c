@@ -144,11 +144,16 @@ static const struct reply_calls *calls_of(const struct request *rq)
     return reply_find_calls(rq->m->card->tool_call_parser);
 }
 
-static bool switched_off(const struct json *args, const char *key)
+/* As 1.6.1 reads it. An effort is among the template's arguments too, unless they say otherwise. */
+static enum reply_asked asked_for_thoughts(const struct openai_request *in)
 {
-    bool on;
+    static const char *const keys[] = {"enable_thinking", "thinking"};
+    bool effort = in->reasoning_effort.len && !str_is(in->reasoning_effort, "none"), on;
 
-    return json_get_bool(args, key, &on) && !on;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (json_get_bool(in->template_args, keys[i], &on))
+            return !on ? REPLY_ASKED_NONE : effort ? REPLY_ASKED_EFFORT : REPLY_ASKED;
+    return REPLY_ASKED_NOTHING;
 }
 
 void request_reply_start(struct request *rq)
@@ -164,9 +169,7 @@ void request_reply_start(struct request *rq)
     reply_know_tools(rq->reply.parser, rq->in.tools);
     if (thoughts)
         rq->usage.reasoning_tokens = OPT_U64(0);
-    if (switched_off(rq->in.template_args, "enable_thinking") ||
-        switched_off(rq->in.template_args, "thinking"))
-        reply_expect_no_thoughts(rq->reply.parser);
+    reply_expect_thoughts(rq->reply.parser, asked_for_thoughts(&rq->in));
 }
 
 void request_reply_done(struct request *rq)

@@ -1,62 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One buffer holds what is not told apart yet. Where the answer stands says which marks count:
+ *
+ *     header --> unsure --> saying <--> calling
+ *                   |          ^
+ *                   +--> thinking
+ *
+ * Each step finds the first mark that counts there, tells what stands before it, and goes on behind
+ * it. Inside of a call no mark of thoughts counts: arguments may hold any text.
+ */
 #include "router/openai/reply_calls.h"
 #include "router/openai/reply_harmony.h"
+#include "router/openai/reply_thoughts.h"
 
 #include <strings.h>
-
-/* --- ways of writing thoughts ----------------------------------------------------------------- */
-
-/* An answer begins with thoughts, whether or not the mark is there; the mark of a call ends them. */
-enum { INSIDE = 1, CALL_ENDS = 2 };
-
-struct reply_thoughts {
-    const char *name;
-    const char *begin, *end;
-    unsigned how;
-};
-
-static const struct reply_thoughts THOUGHTS[] = {
-    {"basic", "<think>", "</think>", 0}, /* the first: of unknown names */
-    {"deepseek_r1", "<think>", "</think>", INSIDE},
-    {"deepseek_v3_2", "<think>", "</think>", INSIDE},
-    {"step3", "<think>", "</think>", INSIDE},
-    {"kimi_k25", "<think>", "</think>", INSIDE},
-    {"minimax_m2", "<think>", "</think>", INSIDE | CALL_ENDS},
-    {"nemotron_nano", "<think>", "</think>", INSIDE},
-    {"nemotron3", "<think>", "</think>", INSIDE},
-    {"nemotron_v3", "<think>", "</think>", INSIDE},
-    {"kimi", "\xe2\x97\x81think\xe2\x96\xb7", "\xe2\x97\x81/think\xe2\x96\xb7", 0},
-    {"mistral", "[THINK]", "[/THINK]", 0},
-    {"granite", "Here is my thought process:", "Here is my response:", 0},
-    {"minimax_m3", "<mm:think>", "</mm:think>", 0},
-    {"minimax-m3", "<mm:think>", "</mm:think>", 0},
-};
-
-static const struct reply_thoughts HARMONY_THOUGHTS = {.name = "gpt_oss"};
-
-const struct reply_thoughts *reply_find_thoughts(const char *name)
-{
-    if (!name)
-        return NULL;
-    if (strcasecmp(name, HARMONY_THOUGHTS.name) == 0)
-        return &HARMONY_THOUGHTS;
-    for (size_t i = 0; i < ARRAY_LEN(THOUGHTS); i++)
-        if (strcasecmp(name, THOUGHTS[i].name) == 0)
-            return &THOUGHTS[i];
-    return &THOUGHTS[0];
-}
 
 const struct reply_calls *reply_find_calls(const char *name)
 {
     for (size_t i = 0; name && i < REPLY_CALLS_N; i++)
         if (strcasecmp(name, REPLY_CALLS[i].name) == 0)
             return &REPLY_CALLS[i];
-    return name && strcasecmp(name, REPLY_HARMONY_CALLS.name) == 0 ? &REPLY_HARMONY_CALLS : NULL;
+    return NULL;
 }
 
 /* --- the stream ------------------------------------------------------------------------------- */
 
-enum thinking { BEFORE, THINKING, THOUGHT };
+enum place { UNSURE, HEADER, LABEL, THINKING, SAYING, CALLING };
+
+enum what { NOTHING, BEGIN, END, CALL, CALL_OF_THOUGHTS, HEAD, FRAME };
+
+struct mark {
+    const char *text;
+    enum what what;
+};
+
+enum { MARKS_MAX = 20 };
 
 struct reply {
     const struct reply_thoughts *thoughts;
@@ -66,40 +44,84 @@ struct reply {
     struct harmony *harmony; /* reads all of it first; NULL = another format */
     reply_fn tell;
     void *arg;
-    enum thinking thinking;
+    struct mark marks[MARKS_MAX];
+    size_t n_marks;
+    enum place place;
     bool told_thought, told_content; /* of the text that was pushed last */
     bool in_thoughts;                /* where the text pushed last was */
-    bool inside_first;               /* it begins with thoughts, whether or not the mark is there */
-    bool calling;                    /* behind the mark that begins a call */
+    bool thinks;                     /* thoughts are read */
+    bool begun;                      /* behind the blanks that an answer may begin with */
     bool said;                       /* content that is more than blanks */
+    const char *said_first;          /* not told yet */
     struct buf held;                 /* not told apart yet: the end of the stream */
-    struct buf inside;               /* content not told yet: what may begin a call, or a call */
 };
 
 static void from_harmony(void *arg, const struct reply_part *part);
 
+static void seek(struct reply *r, const char *const texts[], size_t n, enum what what)
+{
+    for (size_t i = 0; i < n && texts[i]; i++)
+        r->marks[r->n_marks++] = (struct mark){texts[i], what};
+}
+
+/* Which marks count in this answer. */
+static void seek_all(struct reply *r)
+{
+    const struct reply_thoughts *t = r->thinks ? r->thoughts : NULL;
+    const struct reply_frame *frame = t ? t->frame : NULL;
+
+    r->n_marks = 0;
+    if (t) {
+        seek(r, t->begin, ARRAY_LEN(t->begin), BEGIN);
+        seek(r, t->end, ARRAY_LEN(t->end), END);
+        seek(r, t->calls, ARRAY_LEN(t->calls), CALL_OF_THOUGHTS);
+    }
+    if (r->calls) {
+        seek(r, &r->calls->begin, 1, CALL);
+        frame = frame ? frame : r->calls->frame;
+    }
+    if (frame) {
+        seek(r, &frame->header, 1, HEAD);
+        seek(r, frame->marks, ARRAY_LEN(frame->marks), FRAME);
+    }
+    r->place = frame && frame->header ? HEADER : SAYING;
+}
+
 struct reply *reply_new(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
                         struct str named, reply_fn tell, void *arg)
 {
+    const struct harmony_dialect *of_thoughts = thoughts ? thoughts->dialect : NULL;
+    const struct harmony_dialect *of_calls = calls ? calls->dialect : NULL;
     struct reply *r = xcalloc(1, sizeof(*r));
 
-    *r = (struct reply){
-        .thoughts = thoughts, .calls = calls, .named = named, .tell = tell, .arg = arg};
-    r->thinking = !thoughts ? THOUGHT : BEFORE;
-    r->inside_first = thoughts && (thoughts->how & INSIDE);
-    if (thoughts != &HARMONY_THOUGHTS && calls != &REPLY_HARMONY_CALLS)
-        return r;
-    r->harmony =
-        harmony_new(thoughts == &HARMONY_THOUGHTS, calls == &REPLY_HARMONY_CALLS, from_harmony, r);
-    r->thinking = THOUGHT;
-    if (calls == &REPLY_HARMONY_CALLS)
-        r->calls = NULL;
+    *r = (struct reply){.thoughts = of_thoughts ? NULL : thoughts,
+                        .calls = of_calls ? NULL : calls,
+                        .named = named,
+                        .tell = tell,
+                        .arg = arg};
+    if (of_thoughts || of_calls) {
+        r->thoughts = NULL;
+        r->harmony = harmony_new(of_thoughts ? of_thoughts : of_calls, of_thoughts != NULL,
+                                 of_calls != NULL, from_harmony, r);
+    }
+    r->said_first = r->thoughts ? r->thoughts->said_first : NULL;
+    reply_expect_thoughts(r, REPLY_ASKED_NOTHING);
     return r;
 }
 
-void reply_expect_no_thoughts(struct reply *r)
+void reply_expect_thoughts(struct reply *r, enum reply_asked asked)
 {
-    r->inside_first = false;
+    unsigned how = r->thoughts ? r->thoughts->how : 0;
+
+    r->thinks = r->thoughts && !((how & REPLY_IF_ASKED) && asked < REPLY_ASKED) &&
+                !((how & REPLY_UNLESS_NONE) && asked == REPLY_ASKED_NONE);
+    seek_all(r);
+    if (!r->thinks)
+        return;
+    if ((how & REPLY_INSIDE) || ((how & REPLY_INSIDE_WITH_EFFORT) && asked == REPLY_ASKED_EFFORT))
+        r->place = THINKING;
+    else if (how & REPLY_EITHER)
+        r->place = UNSURE;
 }
 
 void reply_know_tools(struct reply *r, const struct json *tools)
@@ -113,7 +135,6 @@ struct reply *reply_free(struct reply *r)
         return NULL;
     r->harmony = harmony_free(r->harmony);
     buf_done(&r->held);
-    buf_done(&r->inside);
     free(r);
     return NULL;
 }
@@ -123,6 +144,7 @@ static void tell(struct reply *r, enum reply_kind kind, struct str text)
     if (text.len == 0)
         return;
     r->told_thought |= kind == REPLY_THOUGHT;
+    r->told_content |= kind == REPLY_CONTENT;
     r->tell(r->arg, &(struct reply_part){.kind = kind, .text = text});
 }
 
@@ -140,25 +162,38 @@ size_t reply_find_mark(struct str text, const char *mark, bool *ret_found)
     return text.len;
 }
 
+/* Bytes of what is held before the first mark of those kinds, a set of bits, or what may become
+ * one; *ret NULL or that mark. */
+static size_t find_first(const struct reply *r, unsigned kinds, const struct mark **ret)
+{
+    size_t best = r->held.len;
+
+    *ret = NULL;
+    for (size_t i = 0; i < r->n_marks; i++) {
+        bool found;
+        size_t n;
+
+        if (!(kinds & 1u << r->marks[i].what))
+            continue;
+        n = reply_find_mark(buf_str(&r->held), r->marks[i].text, &found);
+        if (n < best || (found && n == best && !*ret)) {
+            best = n;
+            *ret = found ? &r->marks[i] : NULL;
+        }
+    }
+    return best;
+}
+
 /* --- calls ------------------------------------------------------------------------------------ */
 
 /* Tells the calls that are in @text; false when it is not made of calls. */
 static bool tell_calls(struct reply *r, struct str text)
 {
     struct reply_found found = {.named = r->named, .tools = r->tools};
-    const char *p;
     bool ok = text.len <= REPLY_CALL_BYTES_MAX && r->calls->read(text, &found) && found.n > 0;
 
-    p = ok ? buf_cstr(&found.text) : NULL;
-    for (size_t i = 0; ok && i < found.n; i++) {
-        struct reply_part part = {.kind = REPLY_CALL, .name = str_from(p)};
-
-        part.text = str_from(p + part.name.len + 1);
-        part.id = str_from(part.text.ptr + part.text.len + 1);
-        p = part.id.ptr + part.id.len + 1;
-        part.more = i + 1 < found.n;
-        r->tell(r->arg, &part);
-    }
+    if (ok)
+        reply_tell_found(&found, r->tell, r->arg);
     buf_done(&found.text);
     return ok;
 }
@@ -166,126 +201,177 @@ static bool tell_calls(struct reply *r, struct str text)
 /* What was held back as a call, which has ended here, with the marks around it. */
 static void settle_call(struct reply *r, size_t n, size_t n_end)
 {
-    struct str all = str_slice(buf_data(&r->inside), n + n_end);
+    struct str all = str_slice(buf_data(&r->held), n + n_end);
     bool marked = r->calls->begin && str_starts(all, str_from(r->calls->begin));
     size_t skip = marked ? strlen(r->calls->begin) : 0;
 
     if (!tell_calls(r, str_skip(str_head(all, n), skip)))
         tell(r, REPLY_CONTENT, all);
-    buf_consume(&r->inside, n + n_end);
-    r->calling = false;
+    r->told_content = true;
+    buf_consume(&r->held, n + n_end);
+    r->place = SAYING;
+}
+
+static bool call_on(struct reply *r, bool last)
+{
+    /* The mark that begins it may look like one that ends it. */
+    size_t n = r->calls->end ? strlen(r->calls->begin) : 0;
+    struct str inside = str_skip(buf_str(&r->held), n);
+    bool found = false;
+
+    if (r->calls->end && r->calls->find_end)
+        n += r->calls->find_end(inside, &found);
+    else if (r->calls->end)
+        n += reply_find_mark(inside, r->calls->end, &found);
+    if (found)
+        settle_call(r, n, strlen(r->calls->end));
+    else if (last || r->held.len > REPLY_CALL_BYTES_MAX)
+        settle_call(r, r->held.len, 0);
+    return found;
 }
 
 /* Content of models whose calls need no mark: all of it, when it begins as one does. False while
  * there are only blanks, which go with what follows. */
-static bool look_at_first(struct reply *r)
+static bool look_at_first(struct reply *r, struct str text)
 {
-    struct str text = str_trim(buf_str(&r->inside));
-
-    if (r->said || (r->calls->begin && !r->calls->first))
+    text = str_trim(text);
+    if (!r->calls || r->said || (r->calls->begin && !r->calls->first))
         return true;
     if (text.len == 0)
         return false;
     r->said = true;
-    r->calling = !r->calls->first || text.ptr[0] == r->calls->first;
+    if (!r->calls->first || text.ptr[0] == r->calls->first)
+        r->place = CALLING;
     return true;
 }
 
-/* Tells content up to where a call begins, or may begin. */
-static void content_step(struct reply *r)
-{
-    struct str text = buf_str(&r->inside);
-    bool found = false;
-    size_t n = text.len;
+/* --- steps: each false when more is needed to go on ------------------------------------------- */
 
-    if (r->calling || !look_at_first(r) || r->calling)
-        return;
-    if (r->calls->begin)
-        n = reply_find_mark(text, r->calls->begin, &found);
-    tell(r, REPLY_CONTENT, str_head(text, n));
-    buf_consume(&r->inside, n);
-    r->calling = found;
+/* An answer may begin with blanks, which are dropped where thoughts follow. */
+static bool waits_for_more_than_blanks(struct reply *r, size_t *n, const struct mark *found)
+{
+    if (r->begun || !r->thinks)
+        return false;
+    if (str_trim(str_head(buf_str(&r->held), *n)).len) {
+        r->begun = true;
+    } else if (found && found->what == BEGIN) {
+        buf_consume(&r->held, *n);
+        *n = 0;
+        r->begun = true;
+    }
+    return !r->begun && !found;
 }
 
-static void push_content(struct reply *r, struct str text)
-{
-    bool found;
-
-    r->told_content |= text.len > 0;
-    if (!r->calls) {
-        tell(r, REPLY_CONTENT, text);
-        return;
-    }
-    buf_put_str(&r->inside, text);
-    for (;;) {
-        size_t n;
-
-        content_step(r);
-        if (!r->calling || !r->calls->end)
-            break;
-        /* The mark that begins it may look like one that ends it. */
-        n = strlen(r->calls->begin);
-        n += reply_find_mark(str_skip(buf_str(&r->inside), n), r->calls->end, &found);
-        if (!found)
-            break;
-        settle_call(r, n, strlen(r->calls->end));
-    }
-    if (r->calling && r->inside.len > REPLY_CALL_BYTES_MAX)
-        settle_call(r, r->inside.len, 0);
-}
-
-/* --- thoughts --------------------------------------------------------------------------------- */
-
-/* Thoughts up to the mark that ends them: what is false needs more. */
 static bool think_on(struct reply *r, bool last)
 {
-    struct str text = buf_str(&r->held);
-    bool found, calls = false;
-    size_t n = reply_find_mark(text, r->thoughts->end, &found), skip = strlen(r->thoughts->end);
+    const struct mark *found;
+    size_t n = find_first(r, 1u << BEGIN | 1u << END | 1u << CALL_OF_THOUGHTS, &found);
 
-    if ((r->thoughts->how & CALL_ENDS) && r->calls && r->calls->begin) {
-        size_t n_calls = reply_find_mark(text, r->calls->begin, &calls);
-
-        if (n_calls < n || (calls && !found)) {
-            found = calls;
-            skip = 0;
-        }
-        n = MIN(n, n_calls);
-    }
-    n = last && !found ? text.len : n;
-    tell(r, REPLY_THOUGHT, str_head(text, n));
-    buf_consume(&r->held, n + (found ? skip : 0));
-    if (found)
-        r->thinking = THOUGHT;
-    return found;
+    if (waits_for_more_than_blanks(r, &n, found) && !last)
+        return false;
+    n = last && !found ? r->held.len : n;
+    tell(r, REPLY_THOUGHT, str_head(buf_str(&r->held), n));
+    buf_consume(&r->held, n);
+    if (!found)
+        return false;
+    if (found->what != CALL_OF_THOUGHTS)
+        buf_consume(&r->held, strlen(found->text));
+    r->place = found->what != BEGIN ? SAYING : r->thoughts->label ? LABEL : THINKING;
+    return true;
 }
 
-/* One step through what is held: false when more is needed to go on. */
-static bool think(struct reply *r, bool last)
+/* Content up to where thoughts or a call begin, or may begin. */
+static bool say_on(struct reply *r, bool last)
 {
-    struct str text = buf_str(&r->held);
-    struct str begin = str_from(r->thoughts->begin);
-    bool found = false;
-    size_t n;
+    const struct mark *found;
+    size_t n = find_first(r, ~(1u << CALL_OF_THOUGHTS), &found);
 
-    if (r->thinking == BEFORE) {
-        struct str blank_free = str_trim(text);
-
-        n = blank_free.len ? (size_t)(blank_free.ptr - text.ptr) : text.len;
-        found = str_starts(blank_free, begin);
-        if (!last && !found && (blank_free.len == 0 || str_starts(begin, blank_free)))
-            return false;
-        if (found)
-            buf_consume(&r->held, n + begin.len);
-        r->thinking = found || r->inside_first ? THINKING : THOUGHT;
+    if (waits_for_more_than_blanks(r, &n, found) && !last)
+        return false;
+    n = last && !found ? r->held.len : n;
+    if (!look_at_first(r, str_head(buf_str(&r->held), n)) && !found && !last)
+        return false;
+    if (r->place == CALLING)
         return true;
-    }
-    if (r->thinking == THINKING) {
+    tell(r, REPLY_CONTENT, str_head(buf_str(&r->held), n));
+    buf_consume(&r->held, n);
+    if (!found)
+        return false;
+    if (found->what != CALL)
+        buf_consume(&r->held, strlen(found->text));
+    r->place = found->what == CALL    ? CALLING
+               : found->what == HEAD  ? HEADER
+               : found->what == BEGIN ? (r->thoughts->label ? LABEL : THINKING)
+                                      : SAYING;
+    return true;
+}
+
+static bool label_on(struct reply *r, bool last)
+{
+    struct str label = str_from(r->thoughts->label), text = buf_str(&r->held);
+    bool found = str_starts(text, label);
+
+    if (!found && !last && str_starts(label, text))
+        return false;
+    if (found || (last && str_starts(label, text)))
+        buf_consume(&r->held, MIN(label.len, text.len));
+    r->place = THINKING;
+    return true;
+}
+
+static bool is_unsure(struct reply *r, bool last)
+{
+    const struct mark *found;
+
+    (void)find_first(r, ~0u, &found);
+    if (!found && !last && r->held.len <= REPLY_CALL_BYTES_MAX)
+        return false;
+    r->place = found && (found->what == END || found->what == CALL_OF_THOUGHTS) ? THINKING : SAYING;
+    return true;
+}
+
+/* A header needs its mark: that of the answer's first message is in the prompt. */
+static bool skip_header(struct reply *r, bool last)
+{
+    const struct mark *found;
+    size_t n = find_first(r, ~0u, &found);
+
+    if (!found && !last && r->held.len <= REPLY_CALL_BYTES_MAX)
+        return false;
+    if (found ? found->what != END : r->begun)
+        buf_consume(&r->held, n);
+    r->begun = true;
+    r->place = SAYING;
+    return true;
+}
+
+static bool step(struct reply *r, bool last)
+{
+    switch (r->place) {
+    case UNSURE:
+        return is_unsure(r, last);
+    case HEADER:
+        return skip_header(r, last);
+    case LABEL:
+        return label_on(r, last);
+    case THINKING:
         return think_on(r, last);
+    case CALLING:
+        return call_on(r, last);
+    case SAYING:
+        break;
     }
-    push_content(r, text);
-    buf_clear(&r->held);
-    return false;
+    return say_on(r, last);
+}
+
+/* --- the way of it ---------------------------------------------------------------------------- */
+
+static void read_on(struct reply *r, struct str text)
+{
+    buf_put_str(&r->held, text);
+    while (r->held.len && step(r, false))
+        ;
+    r->told_content |= r->place == CALLING && text.len;
 }
 
 static void from_harmony(void *arg, const struct reply_part *part)
@@ -293,32 +379,24 @@ static void from_harmony(void *arg, const struct reply_part *part)
     struct reply *r = arg;
 
     if (part->kind == REPLY_CONTENT)
-        push_content(r, part->text);
+        read_on(r, part->text);
     else
         r->tell(r->arg, part);
     r->told_thought |= part->kind == REPLY_THOUGHT;
     r->told_content |= part->kind == REPLY_CALL;
 }
 
-static void read_on(struct reply *r, struct str text)
-{
-    if (r->harmony) {
-        harmony_push(r->harmony, text);
-        return;
-    }
-    if (r->thinking == THOUGHT) {
-        push_content(r, text);
-        return;
-    }
-    buf_put_str(&r->held, text);
-    while (r->held.len && think(r, false))
-        ;
-}
-
 bool reply_push(struct reply *r, struct str text)
 {
     r->told_thought = r->told_content = false;
-    read_on(r, text);
+    if (r->said_first && text.len) {
+        tell(r, REPLY_CONTENT, str_from(r->said_first));
+        r->said_first = NULL;
+    }
+    if (r->harmony)
+        harmony_push(r->harmony, text);
+    else
+        read_on(r, text);
     if (r->told_thought || r->told_content)
         r->in_thoughts = r->told_thought;
     return r->in_thoughts;
@@ -328,10 +406,6 @@ void reply_end(struct reply *r)
 {
     if (r->harmony)
         harmony_end(r->harmony);
-    while (r->held.len && think(r, true))
+    while (r->held.len && step(r, true))
         ;
-    if (r->calling && r->inside.len)
-        settle_call(r, r->inside.len, 0);
-    tell(r, REPLY_CONTENT, buf_str(&r->inside));
-    buf_clear(&r->inside);
 }

@@ -37,6 +37,7 @@ typedef void (*reply_fn)(void *arg, const struct reply_part *part);
 /* Any name that is not known is the one of <think> and </think>, as to the reference; NULL in, NULL
  * out. */
 const struct reply_thoughts *reply_find_thoughts(const char *name);
+bool reply_knows_thoughts(const char *name);
 /* NULL when it is not known here. */
 const struct reply_calls *reply_find_calls(const char *name);
 /* All of the content is one call of @named, its arguments; or, with none named, a JSON array of
@@ -48,8 +49,9 @@ struct reply *reply_new(const struct reply_thoughts *thoughts, const struct repl
                         struct str named, reply_fn tell, void *arg);
 /* The tools of the request, borrowed: what their schemas call a text is no number. */
 void reply_know_tools(struct reply *r, const struct json *tools);
-/* The prompt asks for no thoughts: an answer without their mark has none. */
-void reply_expect_no_thoughts(struct reply *r);
+/* What the request says of thoughts, before the first text. */
+enum reply_asked { REPLY_ASKED_NOTHING, REPLY_ASKED_NONE, REPLY_ASKED, REPLY_ASKED_EFFORT };
+void reply_expect_thoughts(struct reply *r, enum reply_asked asked);
 struct reply *reply_free(struct reply *r);
 DEFINE_CLEANUP(struct reply *, reply_free)
 

@@ -8,6 +8,8 @@
 #include "lib/base/err.h"
 #include "lib/base/json_put.h"
 #include "lib/base/json_tree.h"
+#include "router/openai/reply_harmony.h"
+#include "router/openai/reply_thoughts.h"
 
 enum { CALLS_MAX = 128, LITERAL_DEPTH = 32 };
 
@@ -31,6 +33,21 @@ bool reply_add_call(struct reply_found *f, struct str name, struct str arguments
     }
     f->n++;
     return true;
+}
+
+void reply_tell_found(struct reply_found *f, reply_fn tell, void *arg)
+{
+    const char *p = buf_cstr(&f->text);
+
+    for (size_t i = 0; i < f->n; i++) {
+        struct reply_part part = {.kind = REPLY_CALL, .name = str_from(p)};
+
+        part.text = str_from(p + part.name.len + 1);
+        part.id = str_from(part.text.ptr + part.text.len + 1);
+        p = part.id.ptr + part.id.len + 1;
+        part.more = i + 1 < f->n;
+        tell(arg, &part);
+    }
 }
 
 static bool add(struct reply_found *f, struct str name, struct str arguments)
@@ -68,23 +85,28 @@ bool reply_compact_json(struct str text, struct buf *ret)
     return true;
 }
 
-/* {"name": n, "arguments" or "parameters": object, or a text that holds one} */
-static bool read_object(struct str text, struct reply_found *f)
+/* {"name": n, @key: object, or a text that holds one} */
+static bool read_named(struct str text, const char *key, struct reply_found *f)
 {
     AUTO(buf_done) struct buf name_scratch = BUF_NULL, scratch = BUF_NULL;
-    struct str arguments = json_pull_member(text, "arguments"), name = STR_NULL;
+    struct str arguments = json_pull_member(text, key), name = STR_NULL;
     struct json_pull p;
 
     json_pull_init(&p, json_pull_member(text, "name"));
     if (json_pull_peek(&p) != JSON_KIND_STRING || !json_pull_string(&p, &name_scratch, &name))
         return false;
-    if (!arguments.len)
-        arguments = json_pull_member(text, "parameters");
     json_pull_init(&p, arguments);
     if (json_pull_peek(&p) == JSON_KIND_STRING &&
         (!json_pull_string(&p, &scratch, &arguments) || !is_json(arguments)))
         return false;
     return add(f, name, arguments.len ? arguments : STR("{}"));
+}
+
+static bool read_object(struct str text, struct reply_found *f)
+{
+    const char *key = json_pull_member(text, "arguments").len ? "arguments" : "parameters";
+
+    return read_named(text, key, f);
 }
 
 static bool read_array(struct str text, struct reply_found *f)
@@ -125,6 +147,34 @@ static bool read_json_list(struct str text, struct reply_found *f)
             return false;
     }
     return true;
+}
+
+/* {"name": n, "args": object} */
+bool reply_read_inkling(struct str text, struct reply_found *f)
+{
+    text = str_trim(text);
+    return is_json(text) && text.ptr[0] == '{' && read_named(text, "args", f);
+}
+
+/* The mark may stand in a text of the arguments. */
+size_t reply_find_inkling_end(struct str text, bool *ret_found)
+{
+    static const char mark[] = "<|end_message|>";
+    size_t n = reply_find_mark(text, mark, ret_found);
+    bool in_string = false;
+
+    if (!*ret_found)
+        return n;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == '"')
+            in_string = !in_string;
+        else if (in_string && text.ptr[i] == '\\')
+            i++;
+        else if (!in_string && str_starts(str_skip(text, i), STR(mark)))
+            return i;
+    }
+    *ret_found = false;
+    return text.len;
 }
 
 static bool read_arguments(struct str text, struct reply_found *f)
@@ -419,8 +469,6 @@ const struct reply_calls REPLY_ANSWER_IS_ARGUMENTS = {.name = "", .read = read_a
     DS("calls\xe2\x96\x81"                                                                         \
        "end")
 
-const struct reply_calls REPLY_HARMONY_CALLS = {.name = "harmony"};
-
 #define DSML                                                                                       \
     "\xef\xbd\x9c"                                                                                 \
     "DSML"                                                                                         \
@@ -429,6 +477,10 @@ const struct reply_calls REPLY_HARMONY_CALLS = {.name = "harmony"};
 #define DSML_CALLS_END "</" DSML "tool_calls>"
 #define KIMI_BEGIN "<|tool_calls_section_begin|>"
 #define KIMI_END "<|tool_calls_section_end|>"
+#define M3_BEGIN "]<]minimax[>[<tool_call>"
+#define M3_END "]<]minimax[>[</tool_call>"
+#define K3_BEGIN "<|open|>tools<|sep|>"
+#define K3_END "<|close|>tools<|sep|>"
 
 const struct reply_calls REPLY_CALLS[] = {
     {.name = "hermes", .begin = "<tool_call>", .end = "</tool_call>", .read = read_json},
@@ -444,6 +496,7 @@ const struct reply_calls REPLY_CALLS[] = {
      .begin = "<tool_call>",
      .end = "</tool_call>",
      .read = reply_read_elements},
+    {.name = "qwen3", .begin = "<tool_call>", .end = "</tool_call>", .read = reply_read_elements},
     {.name = "nemotron_nano",
      .begin = "<tool_call>",
      .end = "</tool_call>",
@@ -457,6 +510,10 @@ const struct reply_calls REPLY_CALLS[] = {
     {.name = "deepseek_v4", .begin = DSML_CALLS, .end = DSML_CALLS_END, .read = reply_read_dsml},
     {.name = "deepseek-v4", .begin = DSML_CALLS, .end = DSML_CALLS_END, .read = reply_read_dsml},
     {.name = "deepseekv4", .begin = DSML_CALLS, .end = DSML_CALLS_END, .read = reply_read_dsml},
+    {.name = "deepseek_v41",
+     .begin = "<" DSML " calls>",
+     .end = "</" DSML " calls>",
+     .read = reply_read_dsml_v41},
     {.name = "minimax_m2",
      .begin = "<minimax:tool_call>",
      .end = "</minimax:tool_call>",
@@ -465,5 +522,38 @@ const struct reply_calls REPLY_CALLS[] = {
     {.name = "glm47", .begin = "<tool_call>", .end = "</tool_call>", .read = reply_read_pairs},
     {.name = "kimi_k2", .begin = KIMI_BEGIN, .end = KIMI_END, .read = read_kimi},
     {.name = "kimi_k25", .begin = KIMI_BEGIN, .end = KIMI_END, .read = read_kimi},
+    {.name = "minimax_m3", .begin = M3_BEGIN, .end = M3_END, .read = reply_read_minimax_m3},
+    {.name = "minimax-m3", .begin = M3_BEGIN, .end = M3_END, .read = reply_read_minimax_m3},
+    {.name = "minimax_m3_nom", .begin = M3_BEGIN, .end = M3_END, .read = reply_read_minimax_m3},
+    {.name = "minimax-m3-nom", .begin = M3_BEGIN, .end = M3_END, .read = reply_read_minimax_m3},
+    {.name = "kimi_k3",
+     .begin = K3_BEGIN,
+     .end = K3_END,
+     .read = reply_read_kimi_k3,
+     .frame = &REPLY_KIMI_FRAME},
+    {.name = "kimi-k3",
+     .begin = K3_BEGIN,
+     .end = K3_END,
+     .read = reply_read_kimi_k3,
+     .frame = &REPLY_KIMI_FRAME},
+    {.name = "gemma4",
+     .begin = "<|tool_call>",
+     .end = "<tool_call|>",
+     .read = reply_read_gemma,
+     .find_end = reply_find_gemma_end},
+    {.name = "gemma-4",
+     .begin = "<|tool_call>",
+     .end = "<tool_call|>",
+     .read = reply_read_gemma,
+     .find_end = reply_find_gemma_end},
+    {.name = "inkling",
+     .begin = "<|content_invoke_tool_json|>",
+     .end = "<|end_message|>",
+     .read = reply_read_inkling,
+     .find_end = reply_find_inkling_end,
+     .frame = &REPLY_INKLING_FRAME},
+    {.name = "harmony", .dialect = &HARMONY_GPT_OSS},
+    {.name = "muse", .dialect = &HARMONY_MUSE},
+    {.name = "muse_glimmer", .dialect = &HARMONY_MUSE},
 };
 const size_t REPLY_CALLS_N = ARRAY_LEN(REPLY_CALLS);

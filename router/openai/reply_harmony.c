@@ -11,15 +11,31 @@ enum { HEADER_BYTES_MAX = 1024 };
 #define START "<|start|>"
 #define CALL_END "<|call|>"
 
-static const char *const ENDS[] = {"<|end|>", CALL_END, "<|return|>", START};
-static const char *const BEGINS[] = {START, CHANNEL};
-/* How an answer may begin: the prompt holds the start of its first header. */
-static const char *const OPENINGS[] = {CHANNEL, START, MESSAGE, "<|constrain|>", "to="};
+#define EOM "<|eom|>"
 
 enum place { FIRST, HEADER, BODY, BETWEEN };
 enum what { CONTENT, THOUGHT, DROPPED, CALL };
 
+struct harmony_dialect {
+    const char *ends[4], *begins[2]; /* marks around messages */
+    const char *openings[5]; /* how an answer may begin: the prompt holds the start of its header */
+    bool is_muse;
+};
+
+const struct harmony_dialect HARMONY_GPT_OSS = {
+    .ends = {"<|end|>", CALL_END, "<|return|>", START},
+    .begins = {START, CHANNEL},
+    .openings = {CHANNEL, START, MESSAGE, "<|constrain|>", "to="},
+};
+const struct harmony_dialect HARMONY_MUSE = {
+    .ends = {EOM, "<|eot|>", START},
+    .begins = {START},
+    .openings = {START, MESSAGE, "to="},
+    .is_muse = true,
+};
+
 struct harmony {
+    const struct harmony_dialect *dialect;
     bool thoughts, calls;
     reply_fn tell;
     void *arg;
@@ -30,11 +46,17 @@ struct harmony {
     struct buf name; /* of a call */
 };
 
-struct harmony *harmony_new(bool thoughts, bool calls, reply_fn tell, void *arg)
+struct harmony *harmony_new(const struct harmony_dialect *dialect, bool thoughts, bool calls,
+                            reply_fn tell, void *arg)
 {
     struct harmony *h = xcalloc(1, sizeof(*h));
 
-    *h = (struct harmony){.thoughts = thoughts, .calls = calls, .tell = tell, .arg = arg};
+    /* Muse's thoughts are told under either name, as in 1.6.1. */
+    *h = (struct harmony){.dialect = dialect,
+                          .thoughts = thoughts || dialect->is_muse,
+                          .calls = calls,
+                          .tell = tell,
+                          .arg = arg};
     return h;
 }
 
@@ -64,7 +86,7 @@ static size_t find_any(struct str text, const char *const marks[], size_t n_mark
     size_t best = text.len;
 
     *ret_mark = NULL;
-    for (size_t i = 0; i < n_marks; i++) {
+    for (size_t i = 0; i < n_marks && marks[i]; i++) {
         bool found;
         size_t n = reply_find_mark(text, marks[i], &found);
 
@@ -95,11 +117,20 @@ static struct str header_word(struct str header, const char *mark)
 
 static void keep_head(struct harmony *h, struct str header)
 {
-    const char *hit = memmem(header.ptr, header.len, CHANNEL, strlen(CHANNEL));
+    const char *hit = header.len ? memmem(header.ptr, header.len, CHANNEL, strlen(CHANNEL)) : NULL;
 
     buf_clear(&h->head);
     buf_put_str(&h->head, hit ? str_skip(header, (size_t)(hit - header.ptr)) : header);
     buf_put_cstr(&h->head, MESSAGE);
+}
+
+static void read_muse_header(struct harmony *h, struct str header)
+{
+    struct str to = header_word(header, "to=");
+
+    h->what = str_is(to, "self") ? THOUGHT : !to.len || str_is(to, "user") ? CONTENT : CALL;
+    if (h->what == CALL)
+        keep_head(h, header);
 }
 
 static void read_header(struct harmony *h, struct str header)
@@ -108,6 +139,10 @@ static void read_header(struct harmony *h, struct str header)
 
     h->place = BODY;
     h->what = CONTENT;
+    if (h->dialect->is_muse) {
+        read_muse_header(h, header);
+        return;
+    }
     if (str_starts(to, STR("functions.")) && to.len > strlen("functions.")) {
         keep_head(h, header);
         buf_clear(&h->name);
@@ -127,8 +162,8 @@ static bool step_first(struct harmony *h, bool last)
     if (!last && text.len == 0)
         return false;
     h->place = BODY;
-    for (size_t i = 0; i < ARRAY_LEN(OPENINGS); i++) {
-        struct str opening = str_from(OPENINGS[i]);
+    for (size_t i = 0; i < ARRAY_LEN(h->dialect->openings) && h->dialect->openings[i]; i++) {
+        struct str opening = str_from(h->dialect->openings[i]);
 
         if (str_starts(text, opening))
             h->place = HEADER;
@@ -160,35 +195,50 @@ static bool step_header(struct harmony *h, bool last)
 static bool step_between(struct harmony *h)
 {
     const char *mark;
-    size_t n = find_any(buf_str(&h->held), BEGINS, ARRAY_LEN(BEGINS), &mark);
+    size_t n =
+        find_any(buf_str(&h->held), h->dialect->begins, ARRAY_LEN(h->dialect->begins), &mark);
 
     buf_consume(&h->held, n);
     h->place = mark ? HEADER : BETWEEN;
     return mark != NULL;
 }
 
+static bool tell_elements(struct harmony *h, struct str text)
+{
+    struct reply_found found = {.n = 0};
+    bool ok = reply_read_atem(text, &found) && found.n > 0;
+
+    if (ok)
+        reply_tell_found(&found, h->tell, h->arg);
+    buf_done(&found.text);
+    return ok;
+}
+
 /* A call that has ended with @mark, or "" with the stream. */
 static void settle_call(struct harmony *h, struct str text, const char *mark)
 {
     AUTO(buf_done) struct buf arguments = BUF_NULL;
+    const char *own_end = h->dialect->is_muse ? EOM : CALL_END;
     bool is_json = reply_compact_json(text, &arguments);
     struct reply_part part = {.kind = REPLY_CALL, .name = buf_str(&h->name)};
 
-    if (h->calls && (is_json || mark[0])) {
+    if (h->calls && h->dialect->is_muse && tell_elements(h, text))
+        return;
+    if (h->calls && !h->dialect->is_muse && (is_json || mark[0])) {
         part.text = is_json ? buf_str(&arguments) : str_trim(text);
         h->tell(h->arg, &part);
         return;
     }
     tell_text(h, CONTENT, buf_str(&h->head));
     tell_text(h, CONTENT, text);
-    tell_text(h, CONTENT, str_from(strcmp(mark, CALL_END) == 0 ? mark : ""));
+    tell_text(h, CONTENT, str_from(strcmp(mark, own_end) == 0 ? mark : ""));
 }
 
 static bool step_body(struct harmony *h, bool last)
 {
     const char *mark;
     struct str text = buf_str(&h->held);
-    size_t n = find_any(text, ENDS, ARRAY_LEN(ENDS), &mark);
+    size_t n = find_any(text, h->dialect->ends, ARRAY_LEN(h->dialect->ends), &mark);
 
     n = last && !mark ? text.len : n;
     if (h->what != CALL) {

@@ -6,6 +6,11 @@
  *
  *     <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
  *
+ * Muse writes the same in other words: the recipient "self" makes it a thought, "user" or none
+ * content, and any other calls, as elements:
+ *
+ *     <|start|>assistant to=self<|message|>…<|eom|><|start|>assistant to=user<|message|>…<|eot|>
+ *
  * How the answer is cut into pieces makes no difference. What has no header is content. Pure.
  */
 #pragma once
@@ -13,9 +18,13 @@
 #include "router/openai/reply.h"
 
 struct harmony;
+struct harmony_dialect;
+
+extern const struct harmony_dialect HARMONY_GPT_OSS, HARMONY_MUSE;
 
 /* Without @thoughts analysis is left out; without @calls a call is content, as it was written. */
-struct harmony *harmony_new(bool thoughts, bool calls, reply_fn tell, void *arg);
+struct harmony *harmony_new(const struct harmony_dialect *dialect, bool thoughts, bool calls,
+                            reply_fn tell, void *arg);
 struct harmony *harmony_free(struct harmony *h);
 DEFINE_CLEANUP(struct harmony *, harmony_free)
 

@@ -10,22 +10,31 @@
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-/* The schema of one argument; NULL when the request has none. */
-static const struct json *argument_schema(const struct reply_found *f, struct str tool,
-                                          struct str key)
+const struct json *reply_schema(const struct reply_found *f, struct str tool)
 {
     JSON_FOREACH (it, f->tools) {
         const struct json *function = json_get(it, "function");
         const char *name = json_get_cstr(function, "name");
 
-        if (!name || !str_is(tool, name))
-            continue;
-        JSON_FOREACH (property, json_path(function, "parameters", "properties", NULL))
-            if (str_is(key, json_key(property)))
-                return property;
-        return NULL;
+        if (name && str_is(tool, name))
+            return json_get(function, "parameters");
     }
     return NULL;
+}
+
+const struct json *reply_property(const struct json *schema, struct str key)
+{
+    JSON_FOREACH (property, json_get(schema, "properties"))
+        if (str_is(key, json_key(property)))
+            return property;
+    return NULL;
+}
+
+/* The schema of one argument; NULL when the request has none. */
+static const struct json *argument_schema(const struct reply_found *f, struct str tool,
+                                          struct str key)
+{
+    return reply_property(reply_schema(f, tool), key);
 }
 
 static bool kind_fits(enum json_kind kind, const char *type)
@@ -44,8 +53,7 @@ static bool kind_fits(enum json_kind kind, const char *type)
     return false;
 }
 
-/* As JSON when it is what its schema says; one that names no single type takes any but texts. */
-static void put_value(struct json_put *j, struct str text, const struct json *schema)
+void reply_put_value(struct json_put *j, struct str text, const struct json *schema)
 {
     AUTO(json_free) struct json *v = NULL;
     AUTO(buf_done) struct buf compact = BUF_NULL;
@@ -83,7 +91,7 @@ bool reply_read_elements(struct str text, struct reply_found *f)
         value.len -= str_ends(value, STR("\n"));
         key = str_trim(key);
         json_put_key_str(&j, key);
-        put_value(&j, value, argument_schema(f, name, key));
+        reply_put_value(&j, value, argument_schema(f, name, key));
     }
     json_put_object_end(&j);
     return reply_add_call(f, name, buf_str(&out), STR_NULL);
@@ -91,10 +99,22 @@ bool reply_read_elements(struct str text, struct reply_found *f)
 
 /* --- <invoke name="NAME"> <parameter name="KEY"> VALUE </parameter> … </invoke> … --------------- */
 
-/* The marks of one such way of writing. */
+/* What a value is. */
+enum values {
+    BY_SCHEMA,
+    TOLD,         /* string="true" or "false" */
+    TOLD_EXACTLY, /* the same, with its blanks, and what is no JSON then is no call */
+    TYPED,        /* type="string" or another */
+    ANY_JSON,     /* JSON where it can be read as such */
+};
+
+/* One such way of writing. */
 struct invokes {
     const char *invoke, *invoke_end, *parameter, *parameter_end;
-    bool tells_texts; /* string="true" or "false" instead of the schema */
+    const char *close;      /* ends either mark that begins something */
+    const char *name, *key; /* attributes */
+    enum values values;
+    const char *json, *json_end; /* instead of parameters: all arguments; NULL = no such form */
 };
 
 /* The value of @attribute in the rest of a mark, with or without quotes; empty = none. */
@@ -115,14 +135,54 @@ static struct str attribute_of(struct str rest, const char *attribute)
     return STR_NULL;
 }
 
-static void put_told_value(struct json_put *j, struct str text, bool is_text)
+static bool put_json_or_text(struct json_put *j, struct str text, bool is_text)
 {
     AUTO(buf_done) struct buf compact = BUF_NULL;
+    bool is_json = !is_text && reply_compact_json(text, &compact);
 
-    if (!is_text && reply_compact_json(text, &compact))
+    if (is_json)
         json_put_raw(j, buf_str(&compact));
     else
         json_put_str(j, text);
+    return is_json || is_text;
+}
+
+static bool put_invoked(struct json_put *j, enum values values, struct str mark, struct str value,
+                        const struct json *schema)
+{
+    struct str type;
+
+    switch (values) {
+    case BY_SCHEMA:
+        reply_put_value(j, str_trim(value), schema);
+        return true;
+    case TOLD:
+        (void)put_json_or_text(j, str_trim(value), str_is(attribute_of(mark, "string="), "true"));
+        return true;
+    case TOLD_EXACTLY:
+        return put_json_or_text(j, value, str_is(attribute_of(mark, "string="), "true"));
+    case TYPED:
+        type = attribute_of(mark, "type=");
+        (void)put_json_or_text(j, value, !type.len || str_is(type, "string"));
+        return true;
+    case ANY_JSON:
+        break;
+    }
+    (void)put_json_or_text(j, value, false);
+    return true;
+}
+
+/* All arguments of a call as one JSON; false when it has parameters instead. */
+static bool take_json(const struct invokes *marks, struct str body, struct buf *ret)
+{
+    struct str part, json = str_trim(body);
+
+    if (!marks->json || !str_starts(json, str_from(marks->json)))
+        return false;
+    if (marks->json_end && (!reply_take_to(&json, marks->close, &part) ||
+                            !reply_take_to(&json, marks->json_end, &part)))
+        return false;
+    return reply_compact_json(marks->json_end ? part : json, ret);
 }
 
 static bool read_invoke(const struct invokes *marks, struct str name, struct str body,
@@ -132,18 +192,17 @@ static bool read_invoke(const struct invokes *marks, struct str name, struct str
     struct json_put j = json_put_on(&out);
     struct str part, mark, key, value;
 
+    if (take_json(marks, body, &out))
+        return reply_add_call(f, name, buf_str(&out), STR_NULL);
     json_put_object(&j);
     while (reply_take_to(&body, marks->parameter, &part)) {
-        if (!reply_take_to(&body, ">", &mark) ||
+        if (!reply_take_to(&body, marks->close, &mark) ||
             !reply_take_to(&body, marks->parameter_end, &value))
             return false;
-        key = attribute_of(mark, "name=");
-        value = str_trim(value);
+        key = attribute_of(mark, marks->key);
         json_put_key_str(&j, key);
-        if (marks->tells_texts)
-            put_told_value(&j, value, str_is(attribute_of(mark, "string="), "true"));
-        else
-            put_value(&j, value, argument_schema(f, name, key));
+        if (!put_invoked(&j, marks->values, mark, value, argument_schema(f, name, key)))
+            return false;
     }
     json_put_object_end(&j);
     return reply_add_call(f, name, buf_str(&out), STR_NULL);
@@ -154,27 +213,96 @@ static bool read_invokes(const struct invokes *marks, struct str text, struct re
     struct str part, mark, body;
 
     while (reply_take_to(&text, marks->invoke, &part))
-        if (!reply_take_to(&text, ">", &mark) || !reply_take_to(&text, marks->invoke_end, &body) ||
-            !read_invoke(marks, attribute_of(mark, "name="), body, f))
+        if (!reply_take_to(&text, marks->close, &mark) ||
+            !reply_take_to(&text, marks->invoke_end, &body) ||
+            !read_invoke(marks, attribute_of(mark, marks->name), body, f))
             return false;
     return true;
 }
 
 bool reply_read_invokes(struct str text, struct reply_found *f)
 {
-    static const struct invokes plain = {"<invoke", "</invoke>", "<parameter", "</parameter>",
-                                         false};
+    static const struct invokes plain = {
+        .invoke = "<invoke",
+        .invoke_end = "</invoke>",
+        .parameter = "<parameter",
+        .parameter_end = "</parameter>",
+        .close = ">",
+        .name = "name=",
+        .key = "name=",
+    };
 
     return read_invokes(&plain, text, f);
 }
 
+bool reply_read_atem(struct str text, struct reply_found *f)
+{
+    static const struct invokes atem = {
+        .invoke = "<atem:invoke",
+        .invoke_end = "</atem:invoke>",
+        .parameter = "<atem:parameter",
+        .parameter_end = "</atem:parameter>",
+        .close = ">",
+        .name = "name=",
+        .key = "name=",
+        .values = ANY_JSON,
+    };
+
+    return read_invokes(&atem, text, f);
+}
+
+/* <|open|>call tool="NAME"<|sep|> <|open|>argument key="KEY" type="TYPE"<|sep|>VALUE
+ * <|close|>argument<|sep|> … <|close|>call<|sep|> … */
+bool reply_read_kimi_k3(struct str text, struct reply_found *f)
+{
+    static const struct invokes kimi = {
+        .invoke = "<|open|>call",
+        .invoke_end = "<|close|>call<|sep|>",
+        .parameter = "<|open|>argument",
+        .parameter_end = "<|close|>argument<|sep|>",
+        .close = "<|sep|>",
+        .name = "tool=",
+        .key = "key=",
+        .values = TYPED,
+        .json = "<|open|>json",
+        .json_end = "<|close|>json<|sep|>",
+    };
+
+    return read_invokes(&kimi, text, f);
+}
+
 #define BAR "\xef\xbd\x9c"
+#define DSML BAR "DSML" BAR
 
 bool reply_read_dsml(struct str text, struct reply_found *f)
 {
-    static const struct invokes dsml = {"<" BAR "DSML" BAR "invoke", "</" BAR "DSML" BAR "invoke>",
-                                        "<" BAR "DSML" BAR "parameter",
-                                        "</" BAR "DSML" BAR "parameter>", true};
+    static const struct invokes dsml = {
+        .invoke = "<" DSML "invoke",
+        .invoke_end = "</" DSML "invoke>",
+        .parameter = "<" DSML "parameter",
+        .parameter_end = "</" DSML "parameter>",
+        .close = ">",
+        .name = "name=",
+        .key = "name=",
+        .values = TOLD,
+    };
+
+    return read_invokes(&dsml, text, f);
+}
+
+bool reply_read_dsml_v41(struct str text, struct reply_found *f)
+{
+    static const struct invokes dsml = {
+        .invoke = "<" DSML " invoke",
+        .invoke_end = "</" DSML " invoke>",
+        .parameter = "<" DSML " parameter",
+        .parameter_end = "</" DSML " parameter>",
+        .close = ">",
+        .name = "name=",
+        .key = "name=",
+        .values = TOLD_EXACTLY,
+        .json = "{",
+    };
 
     return read_invokes(&dsml, text, f);
 }
@@ -202,7 +330,7 @@ bool reply_read_pairs(struct str text, struct reply_found *f)
             return false;
         key = str_trim(key);
         json_put_key_str(&j, key);
-        put_value(&j, str_trim(value), argument_schema(f, name, key));
+        reply_put_value(&j, str_trim(value), argument_schema(f, name, key));
     }
     json_put_object_end(&j);
     return reply_add_call(f, name, buf_str(&out), STR_NULL);

@@ -32,7 +32,7 @@ struct told {
 static const char TOOLS[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{"
     "\"x\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"},\"o\":{\"type\":\"object\"},"
-    "\"any\":{}}}}}]";
+    "\"any\":{},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}}}}}]";
 
 static void close_part(struct told *t)
 {
@@ -60,6 +60,8 @@ static void tell(void *arg, const struct reply_part *part)
     buf_put_str(&t->text, part->text);
 }
 
+static enum reply_asked asked;
+
 static void read_in_pieces(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
                            struct str text, size_t piece, struct buf *ret)
 {
@@ -70,6 +72,7 @@ static void read_in_pieces(const struct reply_thoughts *thoughts, const struct r
 
     assert_int_equal(json_parse(&tools, STR(TOOLS), &e), 0);
     reply_know_tools(r, tools);
+    reply_expect_thoughts(r, asked);
     for (; text.len; text = str_skip(text, piece))
         reply_push(r, str_head(text, piece));
     reply_end(r);
@@ -98,7 +101,8 @@ static void test_thoughts(void **state)
     } cases[] = {
         {"qwen3", "<think>hm</think>\n\nyes", "(hm)\n\nyes"},
         {"qwen3", "\n<think>hm", "(hm)"},
-        {"qwen3", "yes <think>no</think>", "yes <think>no</think>"},
+        {"qwen3", "x <think>a</think> y<think>b</think>", "x (a) y(b)"},
+        {"qwen3", "hm</think>yes", "hmyes"},
         {"qwen3", "<thin", "<thin"},
         {"some new name", "<think>a</think>b", "(a)b"},
         {"DeepSeek_R1", "hm</think>yes", "(hm)yes"},
@@ -109,7 +113,30 @@ static void test_thoughts(void **state)
         {"mistral", "no thoughts", "no thoughts"},
         {"nemotron_nano", "hm</think>yes", "(hm)yes"},
         {"minimax_m2", "hm</think>yes", "(hm)yes"},
+        {"deepseek_r1", " <think>a</think>b<think>c", "(a)b(c)"},
+        {"deepseek_r1", "x <think>a</think> y", "(x a) y"},
+        {"granite", "Here's my thought process: a Here is my response: b", "( a ) b"},
+        {"minimax_append_think", "a</think>b", "<think>a</think>b"},
         {"minimax_m3", "<mm:think>hm</mm:think>yes", "(hm)yes"},
+        {"minimax_m3", "hm</mm:think>yes", "(hm)yes"},
+        {"minimax-m3", "a<mm:think>b</mm:think>c", "a(b)c"},
+        {"minimax_m3", "plain", "plain"},
+        {"kimi_k3",
+         "hm<|close|>think<|sep|><|open|>response<|sep|>yes<|close|>response<|sep|>"
+         "<|close|>message<|sep|><|end_of_msg|>",
+         "(hm)yes"},
+        {"kimi-k3", "<|open|>think<|sep|>hm<|close|>think<|sep|>yes", "(hm)yes"},
+        {"inkling",
+         "<|content_thinking|>hm<|end_message|><|message_model|><|content_text|>yes"
+         "<|end_message|>",
+         "(hm)yes"},
+        {"inkling", "plain", "plain"},
+        {"muse", " to=self<|message|>hm<|eom|><|start|>assistant to=user<|message|>yes<|eot|>",
+         "(hm)yes"},
+        {"muse_glimmer", "plain", "plain"},
+        {"gemma4", "<|channel>thought\na<channel|>b", "<|channel>thought\na<channel|>b"},
+        {"deepseek_v3", "a</think>b", "a</think>b"},
+        {"nemotron_v3", "a<tool_call>b", "(a)<tool_call>b"},
     };
 
     (void)state;
@@ -216,9 +243,107 @@ static void test_marked_calls(void **state)
     }
 }
 
+#define M3 "]<]minimax[>["
+#define QUOTE "<|\"|>"
+#define TO_K3_F "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|>"
+#define K3_ARGUMENT(attributes, value)                                                             \
+    "<|open|>argument " attributes "<|sep|>" value "<|close|>argument<|sep|>"
+#define K3_END "<|close|>call<|sep|><|close|>tools<|sep|>"
+#define V41(text) "<" DSML " calls>" text "</" DSML " calls>"
+
+static void test_calls_of_newer_models(void **state)
+{
+    static const struct {
+        const char *name, *text, *want;
+    } cases[] = {
+        {"qwen3", "<tool_call><function=f><parameter=x>1</parameter></function></tool_call>",
+         "{f {\"x\":1}}"},
+        {"deepseek_v41",
+         "hm" V41("<" DSML " invoke name=\"f\"><" DSML
+                  " parameter name=\"x\" string=\"false\">[1, 2]</" DSML " parameter><" DSML
+                  " parameter name=\"s\" string=\"true\"> a</" DSML " parameter></" DSML
+                  " invoke><" DSML " invoke name=\"g\">{\"x\": 1}</" DSML " invoke>") "bye",
+         "hm{f {\"x\":[1,2],\"s\":\" a\"}}+{g {\"x\":1}}bye"},
+        {"deepseek_v41",
+         V41("<" DSML " invoke name=\"f\"><" DSML " parameter name=\"x\" string=\"false\">zz</" DSML
+             " parameter></" DSML " invoke>"),
+         V41("<" DSML " invoke name=\"f\"><" DSML " parameter name=\"x\" string=\"false\">zz</" DSML
+             " parameter></" DSML " invoke>")},
+        {"gemma4",
+         "hi <|tool_call>call:f{x:1, s:" QUOTE "a <tool_call|> b" QUOTE
+         ",o:{a:[1,-2.5,true,NONE],b:" QUOTE QUOTE "},e:}<tool_call|><|tool_call>call:g{}"
+         "<tool_call|>bye",
+         "hi {f {\"x\":1,\"s\":\"a <tool_call|> b\",\"o\":{\"a\":[1,-2.5,true,null],\"b\":\"\"},"
+         "\"e\":\"\"}}{g {}}bye"},
+        {"gemma-4", "<|tool_call>call:f{x:oops}<tool_call|>",
+         "<|tool_call>call:f{x:oops}<tool_call|>"},
+        {"gemma4", "<|tool_call>call:f{x:" QUOTE "1", "<|tool_call>call:f{x:" QUOTE "1"},
+        {"minimax_m3",
+         "hm" M3 "<tool_call>\n" M3 "<invoke name=\"f\">" M3 "<x>1" M3 "</x>" M3 "<s>a &lt; b" M3
+         "</s>" M3 "<o>\n" M3 "<k>1" M3 "</k>" M3 "<l>" M3 "<item>p" M3 "</item>" M3 "<item>q" M3
+         "</item>" M3 "</l>" M3 "</o>" M3 "</invoke>" M3 "<invoke name=\"g\">" M3 "</invoke>\n" M3
+         "</tool_call>bye",
+         "hm{f {\"x\":1,\"s\":\"a < b\",\"o\":{\"k\":\"1\",\"l\":{\"item\":[\"p\",\"q\"]}}}}+"
+         "{g {}}bye"},
+        {"minimax_m3_nom",
+         M3 "<tool_call>" M3 "<invoke name=\"f\">" M3 "<a>1" M3 "</a>" M3 "<new>3" M3 "</new>" M3
+            "<a>2" M3 "</a>" M3 "<list>" M3 "<item>1" M3 "</item>" M3 "<item>2" M3 "</item>" M3
+            "</list>" M3 "</invoke>" M3 "</tool_call>",
+         "{f {\"a\":[\"1\",\"2\"],\"new\":\"3\",\"list\":[1,2]}}"},
+        {"minimax-m3", M3 "<tool_call>oops" M3 "</tool_call>",
+         M3 "<tool_call>oops" M3 "</tool_call>"},
+        {"kimi_k3",
+         "<|open|>response<|sep|>hi<|close|>response<|sep|>" TO_K3_F K3_ARGUMENT(
+             "key=\"x\" type=\"number\"", "1") K3_ARGUMENT("key=\"s\" type=\"string\"", " 2") K3_END
+         "<|close|>message<|sep|><|end_of_msg|>",
+         "hi{f {\"x\":1,\"s\":\" 2\"}}"},
+        {"kimi-k3",
+         TO_K3_F "<|open|>json type=\"object\"<|sep|>{\"x\": 1}<|close|>json<|sep|>" K3_END,
+         "{f {\"x\":1}}"},
+        {"inkling",
+         "f<|content_invoke_tool_json|>{\"name\":\"f\",\"args\":{\"x\": \"<|end_message|>\\\"\"}}"
+         "<|end_message|><|message_model|>g<|content_invoke_tool_json|>{\"name\":\"g\"}"
+         "<|end_message|><|message_model|><|content_text|>bye<|end_message|>",
+         "{f {\"x\": \"<|end_message|>\\\"\"}}{g {}}bye"},
+        {"inkling", "plain", "plain"},
+        {"muse",
+         " to=self<|message|>hm<|eom|><|start|>assistant to=f<|message|><atem:function_calls>"
+         "<atem:invoke name=\"f\">\n<atem:parameter name=\"x\">1</atem:parameter>"
+         "<atem:parameter name=\"s\"> a</atem:parameter></atem:invoke><atem:invoke name=\"g\">"
+         "</atem:invoke></atem:function_calls><|eom|><|start|>assistant "
+         "to=user<|message|>bye<|eot|>",
+         "(hm){f {\"x\":1,\"s\":\" a\"}}+{g {}}bye"},
+        {"muse_glimmer", " to=f<|message|>oops<|eom|>", " to=f<|message|>oops<|eom|>"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_non_null(reply_find_calls(cases[i].name));
+        assert_reads(NULL, reply_find_calls(cases[i].name), cases[i].text, cases[i].want);
+    }
+}
+
+static void test_thoughts_and_calls_of_newer_models(void **state)
+{
+    (void)state;
+    assert_reads(reply_find_thoughts("minimax_m3"), reply_find_calls("minimax_m3"),
+                 "hm" M3 "<tool_call>" M3 "<invoke name=f>" M3 "</invoke>" M3 "</tool_call>",
+                 "(hm){f {}}");
+    assert_reads(reply_find_thoughts("kimi_k3"), reply_find_calls("kimi_k3"), "hm" TO_K3_F K3_END,
+                 "(hm){f {}}");
+    assert_reads(reply_find_thoughts("inkling"), reply_find_calls("inkling"),
+                 "<|content_thinking|>hm<|end_message|><|message_model|>f"
+                 "<|content_invoke_tool_json|>{\"name\":\"f\"}<|end_message|>",
+                 "(hm){f {}}");
+}
+
 static void test_both(void **state)
 {
     (void)state;
+    /* What a call says is no thought. */
+    assert_reads(reply_find_thoughts("qwen3"), reply_find_calls("hermes"),
+                 "<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"<think>\"}}</tool_call>",
+                 "{f {\"s\":\"<think>\"}}");
     assert_reads(reply_find_thoughts("qwen3"), reply_find_calls("hermes"),
                  "<think>a <tool_call> b</think>c<tool_call>{\"name\":\"f\"}</tool_call>",
                  "(a <tool_call> b)c{f {}}");
@@ -269,6 +394,38 @@ static void test_calls_that_end_thoughts(void **state)
     assert_reads(reply_find_thoughts("minimax_m2"), reply_find_calls("minimax_m2"), call, "{f {}}");
 }
 
+/* What 1.6.1 makes of a text when the request asks for thoughts, or for none. */
+static void test_thoughts_asked_for(void **state)
+{
+    static const struct {
+        const char *name;
+        enum reply_asked asked;
+        const char *text, *want;
+    } cases[] = {
+        {"deepseek_v3", REPLY_ASKED, "a</think>b", "(a)b"},
+        {"deepseek_v3_1", REPLY_ASKED_EFFORT, "a</think>b", "(a)b"},
+        {"deepseek_v3", REPLY_ASKED_NONE, "a</think>b", "a</think>b"},
+        {"deepseek_r1", REPLY_ASKED_NONE, "<think>a</think>b", "<think>a</think>b"},
+        {"deepseek_v4", REPLY_ASKED_NONE, "a</think>b", "a</think>b"},
+        {"deepseek_v4", REPLY_ASKED, "a</think>b", "ab"},
+        {"qwen3", REPLY_ASKED_NONE, "<think>a</think>b", "(a)b"},
+        {"gemma4", REPLY_ASKED, "<|channel>thought\na<channel|>b<|channel>c<channel|>d",
+         "(a)b(c)d"},
+        {"gemma-4", REPLY_ASKED_EFFORT, "hm<channel|>b", "hmb"},
+        {"gemma4", REPLY_ASKED, "<|channel>thou", ""},
+        {"mistral", REPLY_ASKED_EFFORT, "hm[/THINK]yes", "(hm)yes"},
+        {"mistral", REPLY_ASKED, "hm", "hm"},
+        {"minimax_m3", REPLY_ASKED_NONE, "hm</mm:think>yes", "hm</mm:think>yes"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        asked = cases[i].asked;
+        assert_reads(reply_find_thoughts(cases[i].name), NULL, cases[i].text, cases[i].want);
+    }
+    asked = REPLY_ASKED_NOTHING;
+}
+
 static void test_no_thoughts_expected(void **state)
 {
     struct told t = {.kind = -1};
@@ -276,7 +433,7 @@ static void test_no_thoughts_expected(void **state)
     struct reply *r = reply_new(reply_find_thoughts("deepseek_r1"), NULL, STR_NULL, tell, &t);
 
     (void)state;
-    reply_expect_no_thoughts(r);
+    reply_expect_thoughts(r, REPLY_ASKED_NONE);
     reply_push(r, STR("yes"));
     reply_end(r);
     assert_string_equal(buf_cstr(&t.text), "yes");
@@ -302,24 +459,29 @@ static void ignore_part(void *arg, const struct reply_part *part)
 static void test_pieces_that_are_thoughts(void **state)
 {
     static const struct {
-        const char *thoughts, *pieces[6], *want;
+        const char *thoughts, *pieces[6], *want, *calls;
     } cases[] = {
-        {"qwen3", {"<think>", "hm", "", "so</think>", "yes", ""}, "-ttt--"},
-        {"qwen3", {"<think>", "b", "</think>", "z", "", ""}, "-tt---"},
-        {"qwen3", {"<th", "ink>a", "b</thi", "nk>c", "d", ""}, "-tt---"},
-        {"qwen3", {"hm", "so</think>yes", "a", "", "", ""}, "------"},
-        {"deepseek_r1", {"hm ", "so</think>yes", "a", "", "", ""}, "tt----"},
+        {"qwen3", {"<think>", "hm", "", "so</think>", "yes", ""}, "-ttt--", NULL},
+        {"qwen3", {"<think>", "b", "</think>", "z", "", ""}, "-tt---", NULL},
+        {"qwen3", {"<th", "ink>a", "b</thi", "nk>c", "d", ""}, "-tt---", NULL},
+        {"qwen3", {"hm", "so</think>yes", "a", "", "", ""}, "------", NULL},
+        {"deepseek_r1", {"hm ", "so</think>yes", "a", "", "", ""}, "tt----", NULL},
         {"gpt_oss",
          {"<|channel|>analysis<|message|>", "hm", "<|end|>",
           "<|start|>assistant<|channel|>final<|message|>", "yes", ""},
-         "-ttt--"},
+         "-ttt--",
+         NULL},
+        {"qwen3",
+         {"<think>a</think>", "<tool_call>{\"name\":\"f\"}</tool_call>", "", "", "", ""},
+         "t-----",
+         "hermes"},
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         AUTO(reply_free)
-        struct reply *r =
-            reply_new(reply_find_thoughts(cases[i].thoughts), NULL, STR_NULL, ignore_part, NULL);
+        struct reply *r = reply_new(reply_find_thoughts(cases[i].thoughts),
+                                    reply_find_calls(cases[i].calls), STR_NULL, ignore_part, NULL);
         char got[7] = "";
 
         for (size_t k = 0; k < 6; k++)
@@ -333,5 +495,7 @@ int main(void)
 {
     return TEST_RUN(T(test_thoughts), T(test_calls), T(test_marked_calls), T(test_both),
                     T(test_harmony), T(test_calls_that_end_thoughts), T(test_no_thoughts_expected),
-                    T(test_pieces_that_are_thoughts), T(test_forced));
+                    T(test_thoughts_asked_for), T(test_calls_of_newer_models),
+                    T(test_thoughts_and_calls_of_newer_models), T(test_pieces_that_are_thoughts),
+                    T(test_forced));
 }

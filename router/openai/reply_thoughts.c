@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/reply_thoughts.h"
+
+#include <strings.h>
+
+#include "router/openai/reply_harmony.h"
+
+#define THINK .begin = {"<think>"}, .end = {"</think>"}
+#define DSML_CALLS                                                                                 \
+    "<\xef\xbd\x9c"                                                                                \
+    "DSML\xef\xbd\x9ctool_calls>"
+#define V41_CALLS                                                                                  \
+    "<\xef\xbd\x9c"                                                                                \
+    "DSML\xef\xbd\x9c calls>"
+#define KIMI_CALLS "<|tool_calls_section_begin|>"
+#define KIMI_THOUGHTS                                                                              \
+    .begin = {"<|open|>think<|sep|>"}, .end = {"<|close|>think<|sep|>"},                           \
+    .calls = {"<|open|>tools<|sep|>"}, .frame = &REPLY_KIMI_FRAME, .how = REPLY_EITHER
+#define MINIMAX_M3_THOUGHTS                                                                        \
+    .begin = {"<mm:think>"}, .end = {"</mm:think>"}, .calls = {"]<]minimax[>[<tool_call>"},        \
+    .how = REPLY_EITHER | REPLY_UNLESS_NONE
+#define GEMMA_THOUGHTS                                                                             \
+    .begin = {"<|channel>"}, .end = {"<channel|>"}, .label = "thought\n", .how = REPLY_IF_ASKED
+
+enum { SWITCHED = REPLY_INSIDE | REPLY_UNLESS_NONE };
+
+const struct reply_frame REPLY_KIMI_FRAME = {
+    .marks = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>",
+              "<|end_of_msg|>"},
+};
+const struct reply_frame REPLY_INKLING_FRAME = {
+    .header = "<|message_model|>",
+    .marks = {"<|content_text|>", "<|end_message|>", "<|end_sampling|>"},
+};
+
+static const struct reply_thoughts THOUGHTS[] = {
+    {"basic", THINK}, /* the first: of unknown names */
+    {"qwen3", THINK},
+    {"qwen3_coder", THINK},
+    {"nemotron_deci", THINK},
+    {"glm45", THINK},
+    {"glm47", THINK},
+    {"kimi_k2", THINK},
+    {"deepseek_r1", THINK, .how = SWITCHED},
+    {"deepseek_v3", THINK, .how = REPLY_INSIDE | REPLY_IF_ASKED},
+    {"deepseek_v3_1", THINK, .how = REPLY_INSIDE | REPLY_IF_ASKED},
+    {"deepseek_v3_2", THINK, .how = SWITCHED},
+    {"deepseek_v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
+    {"deepseek-v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
+    {"deepseekv4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
+    {"deepseek_v41", THINK, .calls = {V41_CALLS}, .how = REPLY_UNLESS_NONE},
+    {"step3", THINK, .how = SWITCHED},
+    {"kimi_k25", THINK, .calls = {KIMI_CALLS}, .how = SWITCHED},
+    {"minimax_m2", THINK, .calls = {"<minimax:tool_call>"}, .how = SWITCHED},
+    {"nemotron_nano", THINK, .how = SWITCHED},
+    {"nemotron3", THINK, .calls = {"<tool_call>"}, .how = SWITCHED},
+    {"nemotron_v3", THINK, .calls = {"<tool_call>"}, .how = SWITCHED},
+    {"minimax_append_think", .said_first = "<think>"},
+    {"kimi", .begin = {"\xe2\x97\x81think\xe2\x96\xb7"}, .end = {"\xe2\x97\x81/think\xe2\x96\xb7"}},
+    {"kimi_k3", KIMI_THOUGHTS},
+    {"kimi-k3", KIMI_THOUGHTS},
+    {"mistral", .begin = {"[THINK]"}, .end = {"[/THINK]"}, .how = REPLY_INSIDE_WITH_EFFORT},
+    {"granite", .begin = {"Here is my thought process:", "Here's my thought process:"},
+     .end = {"Here is my response:", "Here's my response:"}},
+    {"minimax_m3", MINIMAX_M3_THOUGHTS},
+    {"minimax-m3", MINIMAX_M3_THOUGHTS},
+    {"gemma4", GEMMA_THOUGHTS},
+    {"gemma-4", GEMMA_THOUGHTS},
+    {"inkling", .begin = {"<|content_thinking|>"}, .end = {"<|end_message|>"},
+     .frame = &REPLY_INKLING_FRAME},
+    {"gpt_oss", .dialect = &HARMONY_GPT_OSS},
+    {"muse", .dialect = &HARMONY_MUSE},
+    {"muse_glimmer", .dialect = &HARMONY_MUSE},
+};
+
+static const struct reply_thoughts *find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(THOUGHTS); i++)
+        if (strcasecmp(name, THOUGHTS[i].name) == 0)
+            return &THOUGHTS[i];
+    return NULL;
+}
+
+const struct reply_thoughts *reply_find_thoughts(const char *name)
+{
+    const struct reply_thoughts *known = name ? find(name) : NULL;
+
+    return known || !name ? known : &THOUGHTS[0];
+}
+
+bool reply_knows_thoughts(const char *name)
+{
+    return find(name) != NULL;
+}
