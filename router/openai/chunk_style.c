@@ -33,12 +33,14 @@ static void put_delta_0_9(struct buf *out, const struct chunk_delta *d, bool fir
     (void)first;
     buf_put_cstr(out, "\"content\":");
     chunk_put_string(out, d->text);
-    buf_put_cstr(out, ",\"function_call\":null,");
-    if (d->calls_json.len)
+    if (d->calls_json.len) {
+        buf_put_cstr(out, ",\"function_call\":null,");
         put_calls(out, d->calls_json);
-    else
-        buf_put_cstr(out, "\"tool_calls\":null");
-    buf_put_cstr(out, ",\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":");
+        buf_put_cstr(out, ",\"role\":\"assistant\",\"refusal\":null,\"reasoning_content\":");
+    } else { /* of a token: at once */
+        buf_put_cstr(out, ",\"function_call\":null,\"tool_calls\":null,\"role\":\"assistant\","
+                          "\"refusal\":null,\"reasoning_content\":");
+    }
     chunk_put_string(out, d->reasoning.len ? d->reasoning : STR_NULL);
 }
 
@@ -139,6 +141,10 @@ static void put_delta_1(struct buf *out, const struct chunk_delta *d, bool first
 
 static void put_end_1(struct buf *out, const struct chunk_delta *d, const struct chunk_end *end)
 {
+    if (!end && !d->logprobs_json.len) { /* of a token: at once */
+        buf_put_cstr(out, ",\"finish_reason\":null,\"logprobs\":null");
+        return;
+    }
     buf_put_cstr(out, ",\"finish_reason\":");
     chunk_put_string(out, end && end->finish ? str_from(end->finish) : STR_NULL);
     buf_put_cstr(out, ",\"logprobs\":");
