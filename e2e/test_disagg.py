@@ -254,12 +254,13 @@ def test_requests_name_their_workers(stack):
     prefill_ids, decode_ids = set().union(*map(ids_of, stack.prefills)), ids_of(stack.decode)
     for p in prefill_ids:
         for d in decode_ids:
+            named = {"prefill_worker_id": p, "prefill_dp_rank": 0, "decode_worker_id": d, "decode_dp_rank": 0}
             nvext = {"annotations": ["query_instance_id"], "prefill_worker_id": p, "decode_worker_id": d}
             answer = stack.chat("Hello", stream=True, nvext=nvext)
-            assert answer.chunks[0]["nvext"]["worker_id"] == {"prefill_worker_id": p, "decode_worker_id": d}
+            assert answer.chunks[0]["nvext"]["worker_id"] == named
             answer = stack.chat("Hello", {"x-prefill-instance-id": str(p), "x-worker-instance-id": str(d)},
                                 stream=True, nvext={"annotations": ["query_instance_id"]})
-            assert answer.chunks[0]["nvext"]["worker_id"] == {"prefill_worker_id": p, "decode_worker_id": d}
+            assert answer.chunks[0]["nvext"]["worker_id"] == named
     # A prefill worker that is not there: the decode worker does it.
     answer = stack.chat("Hello", {"x-prefill-instance-id": "12345"})
     assert paths(stack)["fallback", "no_such_pin"] == 1

@@ -204,7 +204,7 @@ def test_failures_are_told(stack, behaviour, says, stream):
         if answer.headers["content-type"] == "text/event-stream":
             assert answer.events[-1] == (None, "[DONE]") and answer.events[-2][0] == "error"
             assert re.search(says, answer.events[-2][1])
-            assert not any("finish_reason" in c for chunk in answer.chunks for c in chunk["choices"])
+            assert not any(c.get("finish_reason") for chunk in answer.chunks for c in chunk["choices"])
         else:
             assert answer.status == 500 and re.search(says, answer.json["error"]["message"]), answer.body
         break
@@ -261,7 +261,7 @@ def test_client_that_leaves_kills_its_request(stack):
     connection = socket.create_connection(("127.0.0.1", stack.port))
     body = json.dumps(stack.body(words(200)))
     connection.sendall((f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nx-worker-instance-id: {fake.worker_id}\r\n"
-                        f"content-length: {len(body)}\r\n\r\n{body}").encode())
+                        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}").encode())
     until("it is there", lambda: fake.requests == 2)
     connection.close()
     until("the worker is told", lambda: fake.told == ["kill", "kill"], SOON)
