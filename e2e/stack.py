@@ -32,6 +32,7 @@ MODEL = "example"
 MODEL_PATH = ROOT / "examples/model"
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
 # What the caller's environment says about routing must not reach the programs under test.
 FOREIGN = re.compile(r"^(DYN_|NATS_|POD_|COMMUTATOR_(?!SHARED|CACHE)|KUBE)")
 

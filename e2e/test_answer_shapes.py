@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from conftest import reference_python
-from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, until
+from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, RESPONSES, until
 from test_openai_interop import NEWEST, TOOL, TOOLS, Rig
 
 RELEASES = ["0.9.0", NEWEST]
@@ -61,6 +61,9 @@ def normal(text):
     """Without ids and times."""
     text = re.sub(r'"id":"(chatcmpl-|cmpl-|call-)[^"]*"', r'"id":"\1"', text)
     text = re.sub(r'"created":\d+', '"created":0', text)
+    text = re.sub(r'"(created_at|completed_at)":\d+', r'"\1":0', text)
+    text = re.sub(r'"(resp_|msg_|fc_)[0-9a-f]{32}"', r'"\1"', text)
+    text = re.sub(r'"call_id":"[^"]*"', '"call_id":""', text)
     return re.sub(r'"timing":{[^}]*}', '"timing":{}', text).strip()
 
 
@@ -178,6 +181,101 @@ def test_over_their_mocker(rig, release):
                 want, got = (re.sub(r'"cached_tokens":\d+', '"cached_tokens":0', masked(text)) for text in (want, got))
                 return got == want or (print(want, got, sep="\n") and False)
             until(f"{api} {more}: the same", same)
+
+
+HELLO = text_items("he", "llo", "")
+FUNCTION = [{**TOOLS[0]["function"], "type": "function"}]
+USER = {"role": "user", "content": "x"}
+ASKED = [  # of /v1/responses: what the worker says and what is asked
+    *((HELLO, {"input": "x", **more}) for more in (
+        {}, {"instructions": "be"}, {"max_output_tokens": 7, "temperature": 0.5, "top_p": 0.5}, {"include": ["reasoning.encrypted_content"]},
+        {"metadata": {"a": "b"}, "user": "u", "store": True, "parallel_tool_calls": False, "reasoning": {"effort": "low"}},
+        {"text": {"format": {"type": "text"}}, "truncation": "auto", "top_logprobs": 2, "service_tier": "flex"}, {"conversation": "c"},
+        {"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}}}, {"foo": 1},
+        {"tools": [{"type": "function", "name": "f"}]},
+        {"tools": FUNCTION, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}},
+        {"presence_penalty": 0.5, "frequency_penalty": 0.5}, {"previous_response_id": None, "background": False})),
+    *((HELLO, {"input": items}) for items in (
+        [USER], [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}],
+        [USER, {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+         {"type": "function_call_output", "call_id": "c1", "output": "r"}],
+        [{"role": "developer", "content": "x"}, USER, {"role": "assistant", "content": "y"}, USER],
+        [USER, {"type": "message", "id": "m", "status": "completed", "role": "assistant",
+                "content": [{"type": "output_text", "text": "y", "annotations": []}]}, USER],
+        [USER, {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+         {"type": "function_call", "call_id": "c2", "name": "f", "arguments": "{}"},
+         {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "r"}]},
+         {"type": "function_call_output", "call_id": "c2", "output": "r"}],
+        [USER, {"type": "reasoning", "id": "r", "summary": []}, {"role": "assistant", "content": "y"}, USER],
+        [USER, {"type": "reasoning", "id": "r", "summary": []}],
+        [USER, {"type": "reasoning", "id": "r", "summary": []},
+         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+         {"type": "function_call_output", "call_id": "c1", "output": "r"}],
+        [USER, {"role": "assistant", "content": "y"}, {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+         {"type": "function_call_output", "call_id": "c1", "output": "r"}],
+        [{"type": "item_reference", "id": "x"}, USER])),
+    (text_items("<think>hm</think>", "yes", ""), {"input": "x"}), (text_items("", ""), {"input": "x"}),
+    (text_items("he", "l", finish="length"), {"input": "x"}), (text_items("he", finish="content_filter"), {"input": "x"}),
+    (text_items("hi ", CALL, ""), {"input": "x", "tools": FUNCTION}), (text_items(CALL, ""), {"input": "x", "tools": FUNCTION}),
+    (text_items(CALL, "and", ""), {"input": "x", "tools": FUNCTION}), (text_items(CALL + CALL, ""), {"input": "x", "tools": FUNCTION}),
+    (text_items('{"x":1}', ""), {"input": "x", "tools": FUNCTION, "tool_choice": {"type": "function", "name": "f"}}),
+    (text_items("he", "llo", completion_usage={**COUNTED, "prompt_tokens_details": {"cached_tokens": 3}}), {"input": "x"}),
+    (text_items("he", "llo", completion_usage={**COUNTED, "completion_tokens_details": {"reasoning_tokens": 1}}), {"input": "x"}),
+]
+REFUSED = [  # and the status
+    ({}, 400), ({"input": []}, 400), ({"input": 5}, 400), ({"input": "x", "model": "nope"}, 404), ({"input": [{**USER, "role": "alien"}]}, 400),
+    ({"input": "x", "previous_response_id": "resp_1"}, 501), ({"input": "x", "background": True}, 501), ({"input": "x", "prompt": {"id": "p"}}, 501),
+    ({"input": "x", "max_tool_calls": 3}, 501), ({"input": "x", "tools": [{"type": "web_search"}]}, 400), ({"input": "x", "temperature": 3}, 400),
+    ({"input": "x", "max_output_tokens": 0}, 400), ({"input": [{"type": "item_reference", "id": "x"}]}, 400),
+    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:x"}]}]}, 400),
+]
+
+
+def responded(front, more):
+    """Objects, whose members are in no order: that of 1.6.1 depends on what it was asked."""
+    status, text = front.ask(RESPONSES, {"model": MODEL, **more})
+    if status != 200 or not more["stream"]:
+        return status, json.loads(normal(text))
+    return status, [[name, json.loads(data)] for name, data in re.findall(r"^event: (.*)\ndata: (.*)$", normal(text), re.M)], text[-16:]
+
+
+def asked_of(worker):
+    """What 1.6.1 leaves to the engine, the room that there is, ours always says."""
+    body = {key: worker.bodies[-1].get(key) for key in ("token_ids", "stop_conditions", "sampling_options", "output_options")}
+    return re.sub(r'"max_tokens": 32\d\d\d|"\w+": null', "", json.dumps(body, sort_keys=True)).replace(", ", "")
+
+
+def counted(front):
+    lines = re.findall(r'^dynamo_frontend_requests_total{(.*endpoint="responses".*)} (.*)$', front.ask("/metrics", None)[1], re.M)
+    return sorted((sorted(labels.split(",")), float(value)) for labels, value in lines)
+
+
+@pytest.mark.parametrize("parsers", [True, False])
+def test_responses(rig, parsers):
+    """What a worker is asked for is the same too."""
+    rig.start(*(("hermes", "qwen3") if parsers else ()))
+    theirs, ours = fronts(rig, NEWEST)
+    differ = []
+    for items, more in ASKED:
+        rig.say = items
+        for stream in (True, False):
+            want, got = ((responded(front, {**more, "stream": stream}), asked_of(rig.worker)) for front in (theirs, ours))
+            if got != want:
+                differ.append((items, more, stream, *want, *got))
+    assert not differ, "\n".join("\n".join(map(str, case)) for case in differ)
+    until("the same counts", lambda: counted(ours) == counted(theirs) != [])
+
+
+def test_refused_responses(rig):
+    """The words of what is malformed are ours."""
+    rig.start()
+    theirs, ours = fronts(rig, NEWEST)
+    rig.say = HELLO
+    for more, status in REFUSED:
+        (want_status, want), (got_status, got) = (front.ask(RESPONSES, {"model": MODEL, **more}) for front in (theirs, ours))
+        assert (want_status, got_status) == (status, status), (more, want, got)
+        if status == 501:
+            assert json.loads(got)["message"] == json.loads(want)["message"]
 
 
 def test_a_style_may_be_chosen(rig):

@@ -45,6 +45,20 @@ def test_streams(stack):
         assert "".join(chunk.choices[0].text for chunk in chunks)
 
 
+def test_responses(stack):
+    asked = {"model": MODEL, "input": "Say something.", "max_output_tokens": 12, "temperature": 0.5}
+    with client_of(stack.up("--router-mode", "kv")) as client:
+        answer = client.responses.create(**asked)
+        assert answer.output_text.strip() and answer.status in ("completed", "incomplete")
+        assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+        with client.responses.stream(**asked) as stream:
+            said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        assert said.strip()
+        with pytest.raises(openai.InternalServerError) as raised:
+            client.responses.create(**asked, previous_response_id="resp_1")
+        assert raised.value.status_code == 501
+
+
 def test_many_kinds_of_messages(stack):
     with client_of(stack.up()) as client:
         answer = client.chat.completions.create(**hello(messages=[

@@ -503,6 +503,11 @@ static void completions(struct http_exchange *x, void *arg)
     request_serve(&((struct frontend *)arg)->serving, x, API_COMPLETIONS);
 }
 
+static void responses(struct http_exchange *x, void *arg)
+{
+    request_serve_responses(&((struct frontend *)arg)->serving, x);
+}
+
 static void explain(struct http_exchange *x, void *arg)
 {
     explain_answer(((struct frontend *)arg)->serving.explain, x);
@@ -529,6 +534,7 @@ ADMIN_ROUTE(busy_threshold_post)
 static const struct http_route ROUTES[] = {
     {"POST", "/v1/chat/completions", chat, 0},
     {"POST", "/v1/completions", completions, 0},
+    {"POST", "/v1/responses", responses, 0},
     {"GET", "/v1/models", route_models, 1024},
     {"GET", "/v1/models/*", route_model, 1024},
     {"GET", "/health", route_health, 1024},

@@ -57,6 +57,9 @@ static void request_free(struct request *rq)
     buf_done(&rq->out);
     buf_done(&rq->text);
     free(rq->local);
+    if (rq->responses)
+        responses_done(rq->responses);
+    free(rq->responses);
     free(rq->sequence);
     free(rq->tracked);
     model_unref(rq->m);

@@ -19,3 +19,5 @@ struct http_exchange;
 
 /* Answers @x now or later. */
 void request_serve(struct serving *s, struct http_exchange *x, enum api api);
+/* The same of /v1/responses, whose requests are chats in another form. */
+void request_serve_responses(struct serving *s, struct http_exchange *x);

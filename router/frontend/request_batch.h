@@ -15,6 +15,7 @@ struct request_parts {
     struct arena *arena;      /* taken */
     struct openai_request in; /* taken */
     struct request_batch *batch;
+    const struct responses_echo *echo; /* of /v1/responses; NULL = not */
     uint32_t choice;
     const char *id; /* NULL = by the client, or a new one */
 };

@@ -79,6 +79,8 @@ static void start_decoding(struct request *rq)
     if (rq->choice)
         chunk_choose(&rq->chunk, rq->choice);
     request_reply_start(rq);
+    if (rq->responses && in->stream)
+        responses_put_begin(rq->responses, &rq->out);
     tell_workers(rq);
 }
 
@@ -176,7 +178,9 @@ static void complete(struct request *rq)
         request_finish(rq);
         return;
     }
-    if (rq->in.include_usage)
+    if (rq->responses)
+        responses_put_end(rq->responses, &rq->out, &rq->end, &rq->usage, clock_wall_ms() / 1000);
+    else if (rq->in.include_usage)
         chunk_put_usage(&rq->chunk, &rq->out, &rq->usage);
     chunk_put_done(&rq->out);
     request_flush(rq);

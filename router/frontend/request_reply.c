@@ -43,7 +43,9 @@ static void emit(struct request *rq, struct chunk_delta *d, const struct chunk_e
     }
     logprobs_take(&rq->reply.logprobs, &logprobs);
     d->logprobs_json = buf_str(&logprobs);
-    if (end)
+    if (rq->responses)
+        responses_put_delta(rq->responses, &rq->out, d);
+    else if (end)
         chunk_put_end(&rq->chunk, &rq->out, d, end, usage);
     else
         chunk_put_delta(&rq->chunk, &rq->out, d, usage);
@@ -245,22 +247,35 @@ void request_reply_end(struct request *rq, struct str text)
     emit_next(rq, &rq->end);
 }
 
+/* All that was said. Borrows from @rq and @logprobs. */
+static struct chunk_delta whole_of(struct request *rq, struct buf *logprobs)
+{
+    logprobs_take(&rq->reply.logprobs, logprobs);
+    return (struct chunk_delta){.text = buf_str(&rq->text),
+                                .reasoning = buf_str(&rq->reply.thoughts),
+                                .calls_json = buf_str(&rq->reply.calls),
+                                .logprobs_json = buf_str(logprobs)};
+}
+
 void request_reply_put_choice(struct request *rq, struct buf *out)
 {
     AUTO(buf_done) struct buf logprobs = BUF_NULL;
-    struct chunk_delta whole = {.text = buf_str(&rq->text),
-                                .reasoning = buf_str(&rq->reply.thoughts),
-                                .calls_json = buf_str(&rq->reply.calls)};
+    struct chunk_delta whole = whole_of(rq, &logprobs);
 
-    logprobs_take(&rq->reply.logprobs, &logprobs);
-    whole.logprobs_json = buf_str(&logprobs);
     chunk_put_choice(&rq->chunk, out, &whole, &rq->end);
 }
 
 void request_reply_put_folded(struct request *rq, struct buf *out)
 {
-    AUTO(buf_done) struct buf choice = BUF_NULL;
+    AUTO(buf_done) struct buf choice = BUF_NULL, logprobs = BUF_NULL;
+    struct chunk_delta whole;
 
+    if (rq->responses) {
+        whole = whole_of(rq, &logprobs);
+        responses_put_body(rq->responses, out, &whole, &rq->end, &rq->usage,
+                           clock_wall_ms() / 1000);
+        return;
+    }
     request_reply_put_choice(rq, &choice);
     chunk_put_body(&rq->chunk, out, buf_str(&choice), &rq->end, &rq->usage);
 }

@@ -129,6 +129,10 @@ struct request *request_new(const struct request_parts *p)
                            .t_start_ns = clock_now_ns(),
                            .is_queued = true,
                            .cached_tokens = DECISION_UNKNOWN};
+    if (p->echo) {
+        rq->responses = xcalloc(1, sizeof(*rq->responses));
+        responses_init(rq->responses, p->echo, p->in.model, clock_wall_ms() / 1000);
+    }
     rq->inflight = metric_with(p->s->metrics.inflight, p->m->label);
     rq->active = metric_with(p->s->metrics.active, p->m->label);
     rq->queued = metric_with(p->s->metrics.queued, p->m->label);
@@ -172,27 +176,57 @@ static bool is_json(struct http_exchange *x, struct api_error *e)
     return api_fail(e, 415, NULL, "Expected request with Content-Type application/json");
 }
 
+static void refuse(struct request_parts *parts, const struct api_error *e)
+{
+    openai_request_done(&parts->in);
+    arena_free(parts->arena);
+    api_error_respond(parts->x, e);
+}
+
+static void serve(const struct request_parts *parts)
+{
+    struct request *rq = request_new(parts);
+
+    http_add_header(parts->x, "x-request-id", str_from(rq->id)); /* for GET /explain/{id} */
+    http_on_gone(parts->x, gone, rq);
+    request_start(rq);
+}
+
 void request_serve(struct serving *s, struct http_exchange *x, enum api api)
 {
-    AUTO(arena_free) struct arena *arena = arena_new();
-    struct request_parts parts = {.s = s, .x = x};
+    struct request_parts parts = {.s = s, .x = x, .arena = arena_new()};
     struct api_error e;
-    struct request *rq;
 
     if (!is_json(x, &e) ||
-        !openai_request_parse(api, http_request(x)->body, arena, &parts.in, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e)) {
-        openai_request_done(&parts.in);
-        api_error_respond(x, &e);
-        return;
-    }
-    parts.arena = TAKE(arena);
-    if (openai_request_choices(&parts.in) > 1 && !parts.m->is_stock) { /* they know n themselves */
+        !openai_request_parse(api, http_request(x)->body, parts.arena, &parts.in, &e) ||
+        !find_model(s, x, &parts.in, &parts.m, &e))
+        refuse(&parts, &e);
+    else if (openai_request_choices(&parts.in) > 1 &&
+             !parts.m->is_stock) /* they know n themselves */
         request_batch_serve(&parts);
-        return;
-    }
-    rq = request_new(&parts);
-    http_add_header(x, "x-request-id", str_from(rq->id)); /* for GET /explain/{id} */
-    http_on_gone(x, gone, rq);
-    request_start(rq);
+    else
+        serve(&parts);
+}
+
+static bool knows_responses(const struct model *m, struct api_error *e)
+{
+    return m->is_stock ? api_fail(e, 501, "model",
+                                  "Model is served by plain OpenAI servers: use "
+                                  "/v1/chat/completions")
+                       : true;
+}
+
+void request_serve_responses(struct serving *s, struct http_exchange *x)
+{
+    struct request_parts parts = {.s = s, .x = x, .arena = arena_new()};
+    struct responses_echo echo;
+    struct api_error e;
+
+    parts.echo = &echo;
+    if (!is_json(x, &e) ||
+        !responses_request_parse(http_request(x)->body, parts.arena, &parts.in, &echo, &e) ||
+        !find_model(s, x, &parts.in, &parts.m, &e) || !knows_responses(parts.m, &e))
+        refuse(&parts, &e);
+    else
+        serve(&parts);
 }

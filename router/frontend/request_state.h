@@ -8,6 +8,7 @@
 #include "lib/base/digest.h"
 #include "lib/net/http_server.h"
 #include "router/openai/chunk.h"
+#include "router/openai/responses.h"
 #include "router/frontend/prefill.h"
 #include "router/frontend/request.h"
 #include "router/frontend/request_reply.h"
@@ -103,10 +104,11 @@ struct request {
     struct stop stop;
     struct chunk chunk;
     struct request_reply reply;
-    struct buf out;  /* chunks of this turn */
-    struct buf text; /* all of it, when the answer is not streamed */
-    bool begun;      /* the head of the stream is on its way */
-    bool ended;      /* a finish reason was seen */
+    struct responses *responses; /* it came to /v1/responses; NULL = not */
+    struct buf out;              /* chunks of this turn */
+    struct buf text;             /* all of it, when the answer is not streamed */
+    bool begun;                  /* the head of the stream is on its way */
+    bool ended;                  /* a finish reason was seen */
     struct chunk_end end;
     uint64_t n_items, n_output, n_output_blocks; /* of the last, beyond the prompt's */
     struct usage usage;
@@ -145,7 +147,9 @@ void request_hash_prompt(struct request *rq);
 /* Labels. */
 static inline const char *request_endpoint(const struct request *rq)
 {
-    return rq->in.api == API_CHAT ? "chat_completions" : "completions";
+    return rq->responses            ? "responses"
+           : rq->in.api == API_CHAT ? "chat_completions"
+                                    : "completions";
 }
 static inline const char *request_type(const struct request *rq)
 {
