@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from conftest import free_port, program, reference_python
-from stack import MODEL, MODEL_PATH, Stack, until
+from stack import CHAT, MODEL, MODEL_PATH, Stack, until
 
 # Version: flags of both its programs, flags of its mocker.
 PEERS = {
@@ -93,6 +93,8 @@ def test_their_frontend_drives_our_mocker(stack, mode):
     until("the frontend is up", lambda: models() is not None)
     mocker = stack.our_mocker(workers=2)
     until("the model is listed", lambda: models() == [MODEL])
+    # It lists the model before it has looked for who serves it.
+    until("its workers are found", lambda: stack.request("POST", CHAT, stack.body("Hello", max_tokens=1)).status == 200)
     prompt = "the same long prompt again " * 40
     for n in range(6):
         answer = stack.chat(prompt if n % 2 else f"another {n}", max_tokens=5, ignore_eos=True)
