@@ -418,6 +418,7 @@ def test_workers_with_different_cards(stack):
     assert first.bodies[-1]["token_ids"] == second.bodies[-1]["token_ids"]
     first.close()  # the other card defines the model now
     stack.front.wait_log("the changed model card is in force")
+    stack.front.wait_log("worker gone")  # its records are removed one after the other
     assert say(stack, MODEL).status == 200
     assert len(second.bodies[-1]["token_ids"]) < len(first.bodies[-1]["token_ids"])
     second.close()
