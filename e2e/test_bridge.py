@@ -106,13 +106,19 @@ def source(stack):
     return bridge(stack, "endpoint", "--store-kv", "file", replay=False)
 
 
-def test_a_router_that_comes_late_asks_the_bridge(stack):
+def told_source(stack):
+    """The same, which has told what the engine did; the router that heard it is gone."""
     stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
     stack.ready(1)
     process = source(stack)
     ask(stack)
     until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
     stack.front.stop()
+    return process
+
+
+def test_a_router_that_comes_late_asks_the_bridge(stack):
+    process = told_source(stack)
     stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
     stack.ready(1)
     until("what was cached is known", lambda: (blocks(stack) or 0) >= BLOCKS)
@@ -198,12 +204,7 @@ def their_frontend(stack, release):
 
 
 def test_their_router_that_comes_late_asks_the_bridge(stack):
-    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
-    stack.ready(1)
-    process = source(stack)
-    ask(stack)
-    until("the bridge has told it", lambda: told(process, "commutator_bridge_events_sent_total") >= 1)
-    stack.front.stop()
+    process = told_source(stack)
     their_frontend(stack, "1.6.1")
     until("their router asks", lambda: told(process, "commutator_bridge_queries_total") >= 1)
 
