@@ -16,13 +16,19 @@ static void put_hex(const uint8_t *bytes, size_t n, char *out)
     out[2 * n] = '\0';
 }
 
+void digest_sha256(struct str data, uint8_t ret_sum[32])
+{
+    unsigned n = 32;
+
+    if (EVP_Digest(data.len ? data.ptr : "", data.len, ret_sum, &n, EVP_sha256(), NULL) != 1)
+        abort(); /* only without memory */
+}
+
 void digest_sha256_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE])
 {
     uint8_t sum[32];
-    unsigned n = sizeof(sum);
 
-    if (EVP_Digest(data.len ? data.ptr : "", data.len, sum, &n, EVP_sha256(), NULL) != 1)
-        abort(); /* only without memory */
+    digest_sha256(data, sum);
     put_hex(sum, sizeof(sum), ret_hex);
 }
 

@@ -16,6 +16,7 @@
 
 enum { DIGEST_HEX_SIZE = 65, UUID_TEXT_SIZE = 37 };
 
+void digest_sha256(struct str data, uint8_t ret_sum[32]);
 void digest_sha256_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE]);
 /* What git calls a blob of these bytes: SHA-1 (40 digits) of "blob <length>", a NUL, and them. */
 void digest_git_blob_hex(struct str data, char ret_hex[DIGEST_HEX_SIZE]);

@@ -130,41 +130,58 @@ void json_put_u64(struct json_put *j, uint64_t v)
     buf_put_u64dec(j->out, v);
 }
 
-enum { EIGHT_DIGITS = 100000000 };
+/* "000" to "999", each in four bytes. */
+#define TRIPLES_1(h, t)                                                                            \
+    {h, t, '0'}, {h, t, '1'}, {h, t, '2'}, {h, t, '3'}, {h, t, '4'}, {h, t, '5'}, {h, t, '6'},     \
+        {h, t, '7'}, {h, t, '8'},                                                                  \
+    {                                                                                              \
+        h, t, '9'                                                                                  \
+    }
+#define TRIPLES_10(h)                                                                              \
+    TRIPLES_1(h, '0'), TRIPLES_1(h, '1'), TRIPLES_1(h, '2'), TRIPLES_1(h, '3'), TRIPLES_1(h, '4'), \
+        TRIPLES_1(h, '5'), TRIPLES_1(h, '6'), TRIPLES_1(h, '7'), TRIPLES_1(h, '8'),                \
+        TRIPLES_1(h, '9')
+static const char triples[1000][4] = {
+    TRIPLES_10('0'), TRIPLES_10('1'), TRIPLES_10('2'), TRIPLES_10('3'), TRIPLES_10('4'),
+    TRIPLES_10('5'), TRIPLES_10('6'), TRIPLES_10('7'), TRIPLES_10('8'), TRIPLES_10('9'),
+};
 
-/*
- * The digits of @v, below 10^8, as the bytes of a word, the first digit in the lowest: two numbers of
- * four digits side by side, which become four of two and eight of one. Multiplying and shifting divides
- * by 100 and 10; it is exact for so few digits.
- */
-static uint64_t eight_digits(uint32_t v)
+enum { MILLION = 1000000, SIX = 6 };
+
+/* The bytes of the six digits of @v, below a million: the first one is the lowest. */
+static uint64_t six_digits(uint32_t v)
 {
-    uint64_t fours = v / 10000 | (uint64_t)(v % 10000) << 32;
-    uint64_t hundreds = fours * 5243 >> 19 & UINT64_C(0x0000007f0000007f);
-    uint64_t pairs = hundreds | (fours - hundreds * 100) << 16;
-    uint64_t tens = pairs * 103 >> 10 & UINT64_C(0x000f000f000f000f);
+    uint32_t high, low;
 
-    return tens | (pairs - tens * 10) << 8;
+    memcpy(&high, triples[v / 1000], sizeof(high));
+    memcpy(&low, triples[v % 1000], sizeof(low));
+    return le32toh(high) | (uint64_t)le32toh(low) << 24;
 }
 
-/* Writes eight bytes of which only those before the returned end count. No branch looks at the length. */
-static char *put_digits(char *at, uint64_t digits, unsigned leading_zeros)
+/* Writes eight bytes of which only those before the returned end count. */
+static char *put_text(char *at, uint64_t text, size_t n)
 {
-    uint64_t text = htole64((digits + UINT64_C(0x3030303030303030)) >> leading_zeros * 8);
-
+    text = htole64(text);
     memcpy(at, &text, sizeof(text));
-    return at + sizeof(text) - leading_zeros;
+    return at + n;
+}
+
+/* Likewise, for @v below a million. No branch looks at the number of digits, which no one foresees. */
+static char *put_small(char *at, uint32_t v)
+{
+    static const uint64_t zeros = UINT64_C(0x303030303030), last = UINT64_C(1) << 40;
+    uint64_t text = six_digits(v);
+    size_t leading_zeros = (size_t)__builtin_ctzll((text ^ zeros) | last) / 8;
+
+    return put_text(at, text >> leading_zeros * 8, SIX - leading_zeros);
 }
 
 /* Likewise. */
 static char *put_u32(char *at, uint32_t v)
 {
-    uint32_t head = v / EIGHT_DIGITS;
-    uint64_t digits = eight_digits(head ? head : v);
-    unsigned zeros = digits ? (unsigned)__builtin_ctzll(digits) / 8 : 7;
-
-    at = put_digits(at, digits, zeros);
-    return head ? put_digits(at, eight_digits(v % EIGHT_DIGITS), 0) : at;
+    if (v < MILLION)
+        return put_small(at, v);
+    return put_text(put_small(at, v / MILLION), six_digits(v % MILLION), SIX);
 }
 
 void json_put_u32_array(struct json_put *j, const uint32_t *v, size_t n)

@@ -85,6 +85,21 @@ static void test_arrays_of_numbers_are_as_one_by_one(void **state)
     }
 }
 
+static void test_arrays_of_numbers_hold_at_every_length(void **state)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct json_put j = json_put_on(&out);
+    uint32_t v[] = {0,         9,         10,         99,        100,      999,
+                    1000,      1001,      9999,       10000,     99999,    100000,
+                    999999,    1000000,   1000001,    9999999,   10000000, 99999999,
+                    100000000, 999999999, 1000000000, UINT32_MAX};
+
+    (void)state;
+    json_put_u32_array(&j, v, ARRAY_LEN(v));
+    assert_text(&out, "[0,9,10,99,100,999,1000,1001,9999,10000,99999,100000,999999,1000000,1000001,"
+                      "9999999,10000000,99999999,100000000,999999999,1000000000,4294967295]");
+}
+
 static void test_doubles_are_short_and_read_back(void **state)
 {
     static const struct {
@@ -186,6 +201,7 @@ int main(void)
 {
     return TEST_RUN(T(test_nesting_puts_commas_between_values_only), T(test_integers_are_exact),
                     T(test_arrays_of_numbers_are_as_one_by_one),
+                    T(test_arrays_of_numbers_hold_at_every_length),
                     T(test_doubles_are_short_and_read_back), T(test_random_doubles_read_back),
                     T(test_strings_are_escaped), T(test_every_string_reads_back));
 }

@@ -73,6 +73,7 @@ struct reader {
     struct json_pull pull;
     struct buf scratch; /* one decoded string at a time */
     int code;           /* what json_parse() returns if the scanner has an error */
+    bool wide;          /* integers beyond 2^53 are kept */
 };
 
 static cJSON *read_value(struct reader *rd);
@@ -114,6 +115,25 @@ static bool is_integer(struct str text)
     return true;
 }
 
+/* What no double holds keeps its text. */
+static cJSON *new_wide(struct str text)
+{
+    double value = 0;
+    cJSON *node;
+
+    node = need(cJSON_CreateNumber(str_parse_f64(text, &value) ? value : 0));
+    node->valuestring = str_dup(text);
+    return node;
+}
+
+static bool is_wide(struct str text)
+{
+    int64_t i;
+    uint64_t u;
+
+    return str_parse_i64(text, &i) || str_parse_u64(text, &u);
+}
+
 static cJSON *read_number(struct reader *rd)
 {
     struct json_pull number;
@@ -127,9 +147,13 @@ static cJSON *read_number(struct reader *rd)
     if (is_integer(text)) {
         if (str_parse_i64(text, &integer) && integer >= -EXACT_MAX && integer <= EXACT_MAX)
             return need(cJSON_CreateNumber((double)integer));
-        rd->code = -ERANGE;
-        json_pull_fail(&rd->pull, "an integer beyond 2^53");
-        return NULL;
+        if (rd->wide && is_wide(text))
+            return new_wide(text);
+        if (!rd->wide) {
+            rd->code = -ERANGE;
+            json_pull_fail(&rd->pull, "an integer beyond 2^53");
+            return NULL;
+        }
     }
     json_pull_init(&number, text);
     if (!json_pull_f64(&number, &value)) {
@@ -238,10 +262,10 @@ static cJSON *read_value(struct reader *rd)
     return NULL;
 }
 
-int json_parse(struct json **ret, struct str text, struct err *e)
+static int parse(struct json **ret, struct str text, bool wide, struct err *e)
 {
     AUTO(json_free) struct json *root = NULL;
-    struct reader rd = {.code = -EINVAL};
+    struct reader rd = {.code = -EINVAL, .wide = wide};
     int r;
 
     if (text.len > JSON_TREE_MAX_BYTES)
@@ -254,6 +278,16 @@ int json_parse(struct json **ret, struct str text, struct err *e)
         return err_wrap(e, rd.code, "json");
     *ret = TAKE(root);
     return 0;
+}
+
+int json_parse(struct json **ret, struct str text, struct err *e)
+{
+    return parse(ret, text, false, e);
+}
+
+int json_parse_wide(struct json **ret, struct str text, struct err *e)
+{
+    return parse(ret, text, true, e);
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -307,7 +341,9 @@ static void put_value(struct json_put *j, const cJSON *v, bool sorted)
         json_put_cstr(j, v->valuestring);
         break;
     case JSON_KIND_NUMBER:
-        if (json_i64((const struct json *)v, &integer))
+        if (v->valuestring)
+            json_put_raw(j, str_from(v->valuestring));
+        else if (json_i64((const struct json *)v, &integer))
             json_put_i64(j, integer);
         else if (json_f64((const struct json *)v, &number))
             json_put_f64(j, number);
@@ -443,6 +479,8 @@ bool json_i64(const struct json *v, int64_t *ret)
 {
     double number;
 
+    if (json_kind_of(v) == JSON_KIND_NUMBER && CONST_NODE(v)->valuestring)
+        return str_parse_i64(str_from(CONST_NODE(v)->valuestring), ret);
     if (!json_f64(v, &number) || number != trunc(number) || fabs(number) > (double)EXACT_MAX)
         return false;
     *ret = (int64_t)number;
@@ -630,7 +668,8 @@ static bool same_scalar(const struct json *a, const struct json *b)
     if (json_is_string(a))
         return strcmp(json_cstr(a), json_cstr(b)) == 0;
     if (json_kind_of(a) == JSON_KIND_NUMBER)
-        return CONST_NODE(a)->valuedouble == CONST_NODE(b)->valuedouble;
+        return CONST_NODE(a)->valuedouble == CONST_NODE(b)->valuedouble &&
+               str_eq(str_from(CONST_NODE(a)->valuestring), str_from(CONST_NODE(b)->valuestring));
     return CONST_NODE(a)->type == CONST_NODE(b)->type;
 }
 

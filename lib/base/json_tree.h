@@ -27,6 +27,9 @@ enum { JSON_TREE_MAX_BYTES = 64 << 20, JSON_TREE_DEPTH = 128 };
 
 /* 0, -EINVAL (with the byte), -ERANGE (an integer) or -E2BIG. */
 MUST_CHECK int json_parse(struct json **ret, struct str text, struct err *e);
+/* The same for what clients send to models: integers keep all their digits, up to 64 bits with or without a
+ * sign, and one beyond is a float. Printed they are as they were; json_f64() rounds them. */
+MUST_CHECK int json_parse_wide(struct json **ret, struct str text, struct err *e);
 struct json *json_free(struct json *v);
 DEFINE_CLEANUP(struct json *, json_free)
 

@@ -365,12 +365,37 @@ static void test_random_trees_parse_and_print_as_cjson_does(void **state)
     }
 }
 
+static void test_wide_integers(void **state)
+{
+    static const char text[] = "[9007199254740993,-9223372036854775808,18446744073709551615,3]";
+    AUTO(json_free) struct json *v = NULL;
+    AUTO(json_free) struct json *copy = NULL;
+    AUTO(json_free) struct json *big = NULL;
+    AUTO(mem_free) char *printed = NULL;
+    struct err e;
+    int64_t i;
+
+    (void)state;
+    EXPECT_OK(json_parse_wide(&v, STR(text), &e), &e);
+    copy = json_dup(v);
+    printed = json_to_cstr(copy);
+    assert_string_equal(printed, text);
+    assert_true(json_equal(v, copy));
+    assert_true(json_i64(json_at(v, 0), &i) && i == INT64_C(9007199254740993));
+    assert_true(json_i64(json_at(v, 1), &i) && i == INT64_MIN);
+    assert_false(json_i64(json_at(v, 2), &i));
+    EXPECT_OK(json_parse_wide(&big, STR("18446744073709551616"), &e), &e);
+    assert_true(json_is_float(big));
+    assert_int_equal(json_parse(&big, STR(text), &e), -ERANGE);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_parse_and_print), T(test_duplicates_among_many_members), T(test_refused),
                     T(test_depth_is_limited), T(test_getters_find_what_is_there),
                     T(test_getters_find_nothing_quietly), T(test_build_and_edit),
                     T(test_dup_is_independent), T(test_sorted_print), T(test_equal_and_contains),
-                    T(test_merge_patch), T(test_unrepresentable_numbers_become_null),
+                    T(test_merge_patch), T(test_wide_integers),
+                    T(test_unrepresentable_numbers_become_null),
                     T(test_random_trees_parse_and_print_as_cjson_does));
 }

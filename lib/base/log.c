@@ -16,7 +16,7 @@
 #include "lib/base/err.h"
 #include "lib/base/json_put.h"
 
-enum { RULES_MAX = 32, RULE_TARGET_MAX = 96 };
+enum { RULES_MAX = 32, RULE_TARGET_MAX = 96, HELD_MAX = 4096 };
 
 struct rule {
     char target[RULE_TARGET_MAX]; /* "" = every target */
@@ -130,20 +130,63 @@ bool log_enabled(const struct log_target *t, enum log_level level)
     return level >= threshold && threshold != LOG_OFF;
 }
 
+/* Kept per thread, so that a line costs no allocation; freed when the thread ends. */
+struct buffers {
+    struct buf line, message;
+    bool holds;    /* what is in `line` waits for more */
+    time_t second; /* of `date`; 0 = none */
+    char date[32];
+};
+
+static _Thread_local struct buffers *buffers;
+static pthread_key_t buffers_key;
+static pthread_once_t buffers_once = PTHREAD_ONCE_INIT;
+
+static void free_buffers(void *value)
+{
+    struct buffers *b = value;
+
+    buf_done(&b->line);
+    buf_done(&b->message);
+    free(b);
+    buffers = NULL;
+}
+
+static void make_buffers_key(void)
+{
+    (void)pthread_key_create(&buffers_key, free_buffers);
+}
+
+static struct buffers *own_buffers(void)
+{
+    if (!buffers) {
+        buffers = xcalloc(1, sizeof(*buffers));
+        (void)pthread_once(&buffers_once, make_buffers_key);
+        (void)pthread_setspecific(buffers_key, buffers);
+    }
+    return buffers;
+}
+
 static void put_time(struct buf *out)
 {
+    struct buffers *b = own_buffers();
     struct timespec now;
     struct tm tm;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
-    buf_printf(out, "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", tm.tm_year + 1900, tm.tm_mon + 1,
-               tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000);
+    if (now.tv_sec != b->second) {
+        gmtime_r(&now.tv_sec, &tm);
+        (void)strftime(b->date, sizeof(b->date), "%Y-%m-%dT%H:%M:%S", &tm);
+        b->second = now.tv_sec;
+    }
+    buf_printf(out, "%s.%06ldZ", b->date, now.tv_nsec / 1000);
 }
 
 static void put_value(struct json_put *j, const struct log_field *f)
 {
     switch (f->type) {
+    case LOG_TYPE_NONE:
+        break;
     case LOG_TYPE_STR:
         json_put_str(j, f->s);
         break;
@@ -193,6 +236,8 @@ static void put_text_line(struct buf *out, const struct log_target *t, enum log_
     for (size_t i = 0; i < n_fields; i++) {
         struct json_put j = json_put_on(out);
 
+        if (fields[i].type == LOG_TYPE_NONE)
+            continue;
         buf_printf(out, " %s=", fields[i].key);
         if (fields[i].type == LOG_TYPE_STR && is_plain_word(fields[i].s))
             put_text(out, fields[i].s);
@@ -219,73 +264,57 @@ static void put_json_line(struct buf *out, const struct log_target *t, enum log_
     json_put_key(&j, "message");
     json_put_str(&j, message);
     for (size_t i = 0; i < n_fields; i++) {
+        if (fields[i].type == LOG_TYPE_NONE)
+            continue;
         json_put_key(&j, fields[i].key);
         put_value(&j, &fields[i]);
     }
     json_put_object_end(&j);
 }
 
-static void write_line(struct str line)
+static void write_lines(struct buf *lines)
 {
     pthread_mutex_lock(&sink_lock);
     if (sink_fn) {
-        sink_fn(line, sink_arg);
+        sink_fn(buf_str(lines), sink_arg);
     } else {
-        /* One call per line keeps lines whole; a full or closed stderr must not stop us. */
-        ssize_t ignored = write(STDERR_FILENO, line.ptr, line.len);
+        /* One call keeps lines whole; a full or closed stderr must not stop us. */
+        ssize_t ignored = write(STDERR_FILENO, buf_data(lines), lines->len);
 
         (void)ignored;
     }
     pthread_mutex_unlock(&sink_lock);
-}
-
-/* Kept per thread, so that a line costs no allocation; freed when the thread ends. */
-struct buffers {
-    struct buf line, message;
-};
-
-static _Thread_local struct buffers *buffers;
-static pthread_key_t buffers_key;
-static pthread_once_t buffers_once = PTHREAD_ONCE_INIT;
-
-static void free_buffers(void *value)
-{
-    struct buffers *b = value;
-
-    buf_done(&b->line);
-    buf_done(&b->message);
-    free(b);
-    buffers = NULL;
-}
-
-static void make_buffers_key(void)
-{
-    (void)pthread_key_create(&buffers_key, free_buffers);
-}
-
-static struct buffers *own_buffers(void)
-{
-    if (!buffers) {
-        buffers = xcalloc(1, sizeof(*buffers));
-        (void)pthread_once(&buffers_once, make_buffers_key);
-        (void)pthread_setspecific(buffers_key, buffers);
-    }
-    return buffers;
+    buf_clear(lines);
 }
 
 static void emit(const struct log_target *t, enum log_level level, struct str message,
                  const struct log_field *fields, size_t n_fields)
 {
-    struct buf *line = &own_buffers()->line;
+    struct buffers *b = own_buffers();
+    struct buf *line = &b->line;
     const struct filter *f = atomic_load_explicit(&current, memory_order_acquire);
 
-    buf_clear(line);
     if (f->jsonl)
         put_json_line(line, t, level, message, fields, n_fields);
     else
         put_text_line(line, t, level, message, fields, n_fields);
     buf_put_char(line, '\n');
-    write_line(buf_str(line));
+    if (!b->holds || line->len >= HELD_MAX)
+        write_lines(line);
+}
+
+void log_hold(void)
+{
+    own_buffers()->holds = true;
+}
+
+void log_release(void)
+{
+    struct buffers *b = own_buffers();
+
+    b->holds = false;
+    if (b->line.len)
+        write_lines(&b->line);
 }
 
 void log_emit(const struct log_target *t, enum log_level level, const char *message,

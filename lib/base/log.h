@@ -9,7 +9,7 @@
  * A filter in the form of DYN_LOG ("info,dynamo_llm::kv_router=debug,off") decides by level and by
  * the longest matching target prefix. Changing the filter at run time is allowed.
  *
- * Thread safe: one write(2) per line. Prompts, token text and secrets never go into a line.
+ * Thread safe: one write(2) per line, or for several that belong together. Prompts, token text and secrets never go into a line.
  */
 #pragma once
 
@@ -24,7 +24,15 @@ struct err;
 
 enum log_level { LOG_TRACE, LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
-enum log_type { LOG_TYPE_STR, LOG_TYPE_I64, LOG_TYPE_U64, LOG_TYPE_F64, LOG_TYPE_BOOL };
+/* Of LOG_TYPE_NONE a field is left out. */
+enum log_type {
+    LOG_TYPE_NONE,
+    LOG_TYPE_STR,
+    LOG_TYPE_I64,
+    LOG_TYPE_U64,
+    LOG_TYPE_F64,
+    LOG_TYPE_BOOL
+};
 
 struct log_field {
     const char *key;
@@ -53,12 +61,16 @@ void log_emit(const struct log_target *t, enum log_level level, const char *mess
               const struct log_field *fields, size_t n_fields);
 void log_emitf(const struct log_target *t, enum log_level level, const struct log_field *fields,
                size_t n_fields, const char *format, ...) PRINTF_LIKE(5, 6);
+/* The lines of this thread between the two leave together, some 4 KB at a time. Not nested. */
+void log_hold(void);
+void log_release(void);
 
 #define LOG_STR(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_STR, .s = str_from(v)})
 #define LOG_VIEW(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_STR, .s = (v)})
 #define LOG_I64(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_I64, .i = (v)})
 #define LOG_U64(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_U64, .u = (v)})
 #define LOG_F64(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_F64, .f = (v)})
+#define LOG_NONE ((struct log_field){.key = NULL})
 #define LOG_BOOL(k, v) ((struct log_field){.key = (k), .type = LOG_TYPE_BOOL, .b = (v)})
 
 /* log_info(&LG, "worker lost", LOG_U64("worker_id", id), LOG_STR("why", e.text)); fields optional */

@@ -63,6 +63,32 @@ static void a_bad_filter_is_refused_and_the_old_one_stays(void **state)
     assert_false(log_enabled(&OTHER, LOG_WARN));
 }
 
+static void lines_that_belong_together_leave_together(void **state)
+{
+    char text[1000] = "";
+
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    log_hold();
+    log_info(&OTHER, "one");
+    log_info(&OTHER, "two");
+    assert_int_equal(lines.len, 0);
+    log_release();
+    assert_true(str_has(buf_str(&lines), STR(" commutator::frontend: one\n")));
+    assert_true(str_has(buf_str(&lines), STR(" commutator::frontend: two\n")));
+    buf_clear(&lines);
+    log_info(&OTHER, "three");
+    assert_true(str_ends(buf_str(&lines), STR("three\n")));
+    assert_false(str_has(buf_str(&lines), STR("two")));
+    buf_clear(&lines);
+    log_hold();
+    for (int i = 0; i < 10; i++)
+        log_info(&OTHER, text);
+    assert_true(lines.len > 4000); /* what is held is bounded */
+    log_release();
+    assert_true(lines.len > 10000);
+}
+
 static void text_form_is_that_of_the_reference(void **state)
 {
     struct err e;
@@ -110,9 +136,9 @@ static void json_lines_parse_and_keep_64_bits(void **state)
 
 int main(void)
 {
-    return TEST_RUN(LINES(longest_target_of_the_filter_decides),
-                    LINES(a_bad_filter_is_refused_and_the_old_one_stays),
-                    LINES(text_form_is_that_of_the_reference),
-                    LINES(foreign_text_cannot_forge_a_line),
-                    LINES(json_lines_parse_and_keep_64_bits));
+    return TEST_RUN(
+        LINES(longest_target_of_the_filter_decides),
+        LINES(a_bad_filter_is_refused_and_the_old_one_stays),
+        LINES(lines_that_belong_together_leave_together), LINES(text_form_is_that_of_the_reference),
+        LINES(foreign_text_cannot_forge_a_line), LINES(json_lines_parse_and_keep_64_bits));
 }

@@ -11,6 +11,9 @@
 
 #include "lib/base/err.h"
 
+/* First bytes of values; of a short text its upper bits. */
+enum { FIRST_SHORT_STR = 0xA0, FIRST_NIL = 0xC0, FIRST_U64 = 0xCF };
+
 struct head {
     enum msgpack_kind kind;
     size_t size;    /* bytes up to the body or the first element */
@@ -72,11 +75,18 @@ static struct head fixed_head(uint8_t first)
 
 static uint64_t load_be(const uint8_t *p, size_t width)
 {
-    uint64_t v = 0;
-
-    while (width-- > 0)
-        v = v << 8 | *p++;
-    return v;
+    switch (width) {
+    case 0:
+        return 0;
+    case 1:
+        return p[0];
+    case 2:
+        return load_u16be(p);
+    case 4:
+        return load_u32be(p);
+    default:
+        return load_u64be(p);
+    }
 }
 
 /* The operand is known to be there. */
@@ -119,6 +129,13 @@ static uint64_t least_after(const struct head *h)
         break;
     }
     return 0;
+}
+
+/* Whether a value begins with a byte of the kind that (@first, @mask) tell and has @n bytes. Events are
+ * long rows of few kinds of values, for which this is all that has to be asked. */
+static bool begins(const struct msgpack_reader *r, uint8_t first, uint8_t mask, size_t n)
+{
+    return !r->error && (size_t)(r->end - r->at) >= n && (r->at[0] & mask) == first;
 }
 
 /* Without moving. */
@@ -210,6 +227,11 @@ bool msgpack_read_hash(struct msgpack_reader *r, uint64_t *ret)
 {
     struct head h;
 
+    if (begins(r, FIRST_U64, 0xFF, 1 + sizeof(*ret))) {
+        *ret = load_u64be(r->at + 1);
+        r->at += 1 + sizeof(*ret);
+        return true;
+    }
     if (!take(r, MSGPACK_INT, "expected an integer", &h))
         return false;
     *ret = h.value;
@@ -260,6 +282,12 @@ bool msgpack_read_str(struct msgpack_reader *r, struct str *ret)
 {
     struct head h;
 
+    if (begins(r, FIRST_SHORT_STR, 0xE0, 1) &&
+        begins(r, FIRST_SHORT_STR, 0xE0, 1 + (r->at[0] & 31u))) {
+        *ret = str_slice(r->at + 1, r->at[0] & 31u);
+        r->at += 1 + ret->len;
+        return true;
+    }
     if (!look(r, &h))
         return false;
     if (h.kind != MSGPACK_STR && h.kind != MSGPACK_BIN)
@@ -277,12 +305,13 @@ bool msgpack_read_nil(struct msgpack_reader *r)
     return true;
 }
 
-bool msgpack_skip(struct msgpack_reader *r)
+static bool skip_nested(struct msgpack_reader *r)
 {
-    uint64_t open[MSGPACK_DEPTH + 1] = {1}; /* values still to come, a level each */
+    uint64_t open[MSGPACK_DEPTH + 1]; /* values still to come, a level each */
     size_t level = 0;
     struct head h;
 
+    open[0] = 1;
     for (;;) {
         while (open[level] == 0) {
             if (level == 0)
@@ -301,6 +330,14 @@ bool msgpack_skip(struct msgpack_reader *r)
             open[++level] = least_after(&h);
         }
     }
+}
+
+bool msgpack_skip(struct msgpack_reader *r)
+{
+    if (!begins(r, FIRST_NIL, 0xFF, 1))
+        return skip_nested(r);
+    r->at++;
+    return true;
 }
 
 int msgpack_end(struct msgpack_reader *r, struct err *e)

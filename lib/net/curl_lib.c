@@ -125,6 +125,15 @@ static bool is_loopback(struct str url)
            str_eq(str_head(host, str_index(host, ':')), STR("localhost"));
 }
 
+static void set_version(CURL *easy, bool known)
+{
+    (void)curl_easy_setopt(
+        easy, CURLOPT_HTTP_VERSION,
+        (long)(known ? CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE : CURL_HTTP_VERSION_2TLS));
+    /* 7.88.1 fails with CURLE_HTTP2 on a kept connection of that kind. */
+    (void)curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, (long)known);
+}
+
 void http_easy_prepare(CURL *easy, const struct http_easy_conf *c,
                        const struct http_call_spec *spec, bool copy_body,
                        struct curl_slist **ret_headers)
@@ -134,7 +143,7 @@ void http_easy_prepare(CURL *easy, const struct http_easy_conf *c,
     *ret_headers = make_headers(spec);
     (void)curl_easy_setopt(easy, CURLOPT_URL, spec->url);
     (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    set_version(easy, spec->http2 && !str_starts(url, STR("https:")));
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, *ret_headers);
     (void)curl_easy_setopt(easy, CURLOPT_USERAGENT, "commutator/" COMMUTATOR_VERSION);
     (void)curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);

@@ -526,7 +526,7 @@ struct str http1_header_get(const struct http1_request *r, const char *name)
     return STR_NULL;
 }
 
-static void percent_decode(struct str s, struct buf *out)
+void http_percent_decode(struct str s, bool form, struct buf *out)
 {
     for (size_t i = 0; i < s.len; i++) {
         int high = i + 2 < s.len ? hex_digit(s.ptr[i + 1]) : -1;
@@ -536,7 +536,7 @@ static void percent_decode(struct str s, struct buf *out)
             buf_put_char(out, (char)(high << 4 | low));
             i += 2;
         } else {
-            buf_put_char(out, s.ptr[i] == '+' ? ' ' : s.ptr[i]);
+            buf_put_char(out, form && s.ptr[i] == '+' ? ' ' : s.ptr[i]);
         }
     }
 }
@@ -551,7 +551,7 @@ bool http_query_get(struct str query, const char *key, struct buf *out)
         if (!str_is(name, key))
             continue;
         buf_clear(out);
-        percent_decode(pair, out);
+        http_percent_decode(pair, true, out);
         return true;
     }
     return false;

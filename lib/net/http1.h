@@ -62,5 +62,7 @@ bool http1_in_body(const struct http1_parser *p);
 /* Value of the first header of that name, ASCII case ignored; ptr NULL when absent. */
 struct str http1_header_get(const struct http1_request *r, const char *name);
 const char *http_status_text(int status);
+/* Appends what %XX stand for, and in a @form a space for '+'; what is no escape stays. */
+void http_percent_decode(struct str s, bool form, struct buf *out);
 /* Replaces @out with the value of ?key=…, percent-decoded; false when absent. */
 MUST_CHECK bool http_query_get(struct str query, const char *key, struct buf *out);

@@ -35,6 +35,7 @@ struct http_call {
     uint64_t idle_ms;
     bool over; /* no callback any more */
     bool head_seen, paused;
+    void (*field)(void *arg, struct str name, struct str value);
     void (*head)(void *arg, int status);
     void (*data)(void *arg, struct str bytes);
     void (*done)(void *arg, int status, int error, const char *why);
@@ -141,6 +142,14 @@ static void note_progress(struct http_call *call)
         timer_start(call->idle, call->idle_ms);
 }
 
+static void tell_field(struct http_call *call, struct str line)
+{
+    struct str name, value = line;
+
+    if (call->field && status_of(call) >= 200 && str_cut(&value, ':', &name))
+        call->field(call->arg, name, str_trim(value));
+}
+
 /* One line at a time; an empty one ends a head, which may be that of an interim answer. */
 static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
@@ -151,7 +160,11 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     if (call->over)
         return CURL_WRITEFUNC_ERROR;
     note_progress(call);
-    if (call->head_seen || str_trim(str_slice(line, n)).len)
+    if (str_trim(str_slice(line, n)).len) {
+        tell_field(call, str_trim(str_slice(line, n)));
+        return call->over ? CURL_WRITEFUNC_ERROR : n;
+    }
+    if (call->head_seen)
         return n;
     status = status_of(call);
     if (status >= 200) {
@@ -337,6 +350,7 @@ struct http_call *http_client_start(struct http_client *c, const struct http_cal
     call->easy = curl_easy_init();
     if (!call->easy)
         abort(); /* memory is gone, as in xmalloc() */
+    call->field = spec->field;
     call->head = spec->head;
     call->data = spec->data;
     call->done = spec->done;

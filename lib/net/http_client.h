@@ -29,11 +29,14 @@ struct http_client_conf {
 struct http_call_spec {
     const char *method;
     const char *url;
-    const char *const *headers;                /* "Name: value", NULL-terminated; may be NULL */
-    struct str body;                           /* copied */
-    uint64_t connect_ms;                       /* 0 = 5 s */
-    uint64_t total_ms;                         /* 0 = none (watches) */
-    uint64_t idle_ms;                          /* no byte for so long ends the call; 0 = none */
+    const char *const *headers; /* "Name: value", NULL-terminated; may be NULL */
+    struct str body;            /* copied */
+    uint64_t connect_ms;        /* 0 = 5 s */
+    uint64_t total_ms;          /* 0 = none (watches) */
+    uint64_t idle_ms;           /* no byte for so long ends the call; 0 = none */
+    bool http2;                 /* of http: too, which is not asked whether it speaks it (gRPC) */
+    /* Each header of the answer, and behind its body each trailer; borrowed; may be NULL. */
+    void (*field)(void *arg, struct str name, struct str value);
     void (*head)(void *arg, int status);       /* may be NULL */
     void (*data)(void *arg, struct str bytes); /* borrowed; may be NULL */
     /* error 0: complete, status says which; else -errno with words (timeout is -ETIMEDOUT). */

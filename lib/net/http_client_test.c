@@ -6,19 +6,10 @@
 
 #include "lib/base/test.h"
 #include "lib/net/http_server.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/tcp.h"
 
 enum { GIVE_UP_MS = 20000, LARGE = 3 << 20 };
-
-/* Turns the loop until @condition; a hang is a failure. */
-#define RUN_UNTIL(condition)                                                                       \
-    do {                                                                                           \
-        uint64_t give_up_ = clock_now_ns() + GIVE_UP_MS * 1000000ull;                              \
-        while (!(condition) && clock_now_ns() < give_up_)                                          \
-            loop_run_once(loop, 100);                                                              \
-        if (!(condition))                                                                          \
-            fail_msg("never came true: %s", #condition);                                           \
-    } while (0)
 
 static struct loop *loop;
 static struct http_server *server;
@@ -244,7 +235,7 @@ static void test_methods_headers_and_bodies(void **state)
         spec.headers = cases[i].headers;
         spec.body = str_from(cases[i].body);
         (void)http_client_start(client, &spec);
-        RUN_UNTIL(p.dones);
+        LOOP_UNTIL(loop, p.dones);
         assert_int_equal(p.error, 0);
         assert_int_equal(p.status, 200);
         assert_int_equal(p.heads, 1);
@@ -252,6 +243,36 @@ static void test_methods_headers_and_bodies(void **state)
         buf_done(&p.body);
     }
     assert_int_equal(http_server_connections(server), 1); /* all on one kept connection */
+    teardown();
+}
+
+static void keep_field(void *arg, struct str name, struct str value)
+{
+    struct probe *p = arg;
+
+    if (str_starts(name, STR("x-")))
+        buf_printf(&p->body, "%.*s=%.*s;", STR_ARG(name), STR_ARG(value));
+}
+
+static void test_headers_of_the_answer(void **state)
+{
+    AUTO(mem_free) char *url = NULL;
+    struct probe p = {0};
+    struct http_call_spec spec;
+
+    (void)state;
+    setup();
+    url = xasprintf("http://127.0.0.1:%u/later", http_server_port(server));
+    spec = spec_for(&p, "GET", url);
+    spec.field = keep_field;
+    (void)http_client_start(client, &spec);
+    LOOP_UNTIL(loop, pending);
+    http_add_header(pending, "x-a", STR("b: c"));
+    http_add_header(pending, "x-b", STR(""));
+    http_respond(pending, 200, NULL, STR("body"));
+    LOOP_UNTIL(loop, p.dones);
+    assert_string_equal(buf_cstr(&p.body), "x-a=b: c;x-b=;body");
+    buf_done(&p.body);
     teardown();
 }
 
@@ -270,7 +291,7 @@ static void test_large_bodies(void **state)
     spec.body = str_slice(bytes, LARGE);
     (void)http_client_start(client, &spec);
     memset(bytes, 'y', LARGE); /* it has a copy */
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, 0);
     assert_int_equal(buf_data(&p.body)[p.body.len - 1], 'x');
     assert_true(p.body.len > LARGE);
@@ -285,17 +306,17 @@ static void test_streams_arrive_as_they_come(void **state)
     (void)state;
     setup();
     probe_start(&p, "GET", "/later");
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, "text/event-stream");
     http_stream_write(pending, STR("one"));
-    RUN_UNTIL(p.datas == 1);
+    LOOP_UNTIL(loop, p.datas == 1);
     assert_string_equal(buf_cstr(&p.body), "one");
     assert_int_equal(p.head_status, 200);
     http_stream_write(pending, STR("two"));
-    RUN_UNTIL(p.datas == 2);
+    LOOP_UNTIL(loop, p.datas == 2);
     assert_int_equal(p.dones, 0);
     http_stream_end(pending);
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, 0);
     assert_string_equal(buf_cstr(&p.body), "onetwo");
     buf_done(&p.body);
@@ -312,11 +333,11 @@ static void test_a_paused_call_reads_nothing(void **state)
     (void)state;
     setup();
     probe_start(&p, "GET", "/later");
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, NULL);
     for (int i = 0; i < 8; i++)
         http_stream_write(pending, str_slice(bytes, LARGE));
-    RUN_UNTIL(p.datas == 1);
+    LOOP_UNTIL(loop, p.datas == 1);
     before = p.datas;
     for (int i = 0; i < 20; i++)
         loop_run_once(loop, 1);
@@ -325,7 +346,7 @@ static void test_a_paused_call_reads_nothing(void **state)
     http_stream_end(pending);
     p.in_data = DO_NOTHING;
     http_call_resume(p.call);
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, 0);
     assert_int_equal(p.body.len, 8 * LARGE);
     buf_done(&p.body);
@@ -339,11 +360,11 @@ static void test_a_broken_stream_is_an_error(void **state)
     (void)state;
     setup();
     probe_start(&p, "GET", "/later");
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, NULL);
     http_stream_write(pending, STR("part"));
     http_stream_abort(pending);
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, -ECONNRESET);
     assert_int_equal(p.status, 200);
     assert_true(p.why[0]);
@@ -358,7 +379,7 @@ static void test_error_statuses_are_answers(void **state)
     (void)state;
     setup();
     probe_start(&p, "GET", "/status");
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, 0);
     assert_int_equal(p.status, 503);
     assert_string_equal(buf_cstr(&p.body), "busy");
@@ -386,7 +407,7 @@ static void test_failures(void **state)
 
         (void)http_client_start(client, &spec);
         assert_int_equal(p.dones, 0); /* never inside the call */
-        RUN_UNTIL(p.dones);
+        LOOP_UNTIL(loop, p.dones);
         if (p.error == -ETIMEDOUT && cases[i].error == -EHOSTUNREACH)
             continue; /* a resolver that never answers */
         if (p.error != cases[i].error)
@@ -408,17 +429,17 @@ static void test_time_limits(void **state)
     spec = spec_for(&p, "GET", url);
     spec.idle_ms = 400;
     (void)http_client_start(client, &spec);
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, -ETIMEDOUT);
-    RUN_UNTIL(gone == 1); /* the server sees us leave */
+    LOOP_UNTIL(loop, gone == 1); /* the server sees us leave */
 
     p = (struct probe){0};
     spec.idle_ms = 0;
     spec.total_ms = 400;
     (void)http_client_start(client, &spec);
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, -ETIMEDOUT);
-    RUN_UNTIL(gone == 2);
+    LOOP_UNTIL(loop, gone == 2);
     teardown();
 }
 
@@ -435,7 +456,7 @@ static void test_bytes_restart_the_idle_limit(void **state)
     spec = spec_for(&p, "GET", url);
     spec.idle_ms = 400;
     (void)http_client_start(client, &spec);
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, NULL);
     for (until_ns = clock_now_ns() + 600000000; clock_now_ns() < until_ns;) {
         http_stream_write(pending, STR("x"));
@@ -443,7 +464,7 @@ static void test_bytes_restart_the_idle_limit(void **state)
     }
     assert_int_equal(p.dones, 0);
     http_stream_end(pending);
-    RUN_UNTIL(p.dones);
+    LOOP_UNTIL(loop, p.dones);
     assert_int_equal(p.error, 0);
     buf_done(&p.body);
     teardown();
@@ -470,17 +491,17 @@ static void test_callbacks_may_do_anything(void **state)
         setup();
         p.other = &other;
         probe_start(&other, "GET", "/later");
-        RUN_UNTIL(pending);
+        LOOP_UNTIL(loop, pending);
         probe_start(&p, "GET", "/status");
-        RUN_UNTIL(p.dones || (p.heads && !client) || (p.heads && !p.call));
+        LOOP_UNTIL(loop, p.dones || (p.heads && !client) || (p.heads && !p.call));
         if (pending) {
             if (cases[i].other_dones == 0)
-                RUN_UNTIL(gone);
+                LOOP_UNTIL(loop, gone);
             else
                 http_respond(TAKE(pending), 200, NULL, STR("late"));
         }
         if (cases[i].other_dones)
-            RUN_UNTIL(other.dones);
+            LOOP_UNTIL(loop, other.dones);
         loop_run_once(loop, 5);
         assert_int_equal(p.dones, cases[i].dones);
         assert_int_equal(other.dones, cases[i].other_dones);
@@ -502,7 +523,7 @@ static void test_calls_may_start_calls(void **state)
         setup();
         p.other = &other;
         probe_start(&p, "GET", "/status");
-        RUN_UNTIL(p.dones && other.dones);
+        LOOP_UNTIL(loop, p.dones && other.dones);
         assert_int_equal(other.status, 503);
         buf_done(&p.body);
         buf_done(&other.body);
@@ -698,11 +719,12 @@ static void test_sync_calls_together(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_methods_headers_and_bodies), T(test_large_bodies),
-                    T(test_streams_arrive_as_they_come), T(test_a_paused_call_reads_nothing),
-                    T(test_a_broken_stream_is_an_error), T(test_error_statuses_are_answers),
-                    T(test_failures), T(test_time_limits), T(test_bytes_restart_the_idle_limit),
-                    T(test_callbacks_may_do_anything), T(test_calls_may_start_calls),
-                    T(test_cancel_before_the_loop_turns), T(test_many_at_once),
-                    T(test_bad_configuration), T(test_sync_calls), T(test_sync_calls_together));
+    return TEST_RUN(T(test_methods_headers_and_bodies), T(test_headers_of_the_answer),
+                    T(test_large_bodies), T(test_streams_arrive_as_they_come),
+                    T(test_a_paused_call_reads_nothing), T(test_a_broken_stream_is_an_error),
+                    T(test_error_statuses_are_answers), T(test_failures), T(test_time_limits),
+                    T(test_bytes_restart_the_idle_limit), T(test_callbacks_may_do_anything),
+                    T(test_calls_may_start_calls), T(test_cancel_before_the_loop_turns),
+                    T(test_many_at_once), T(test_bad_configuration), T(test_sync_calls),
+                    T(test_sync_calls_together));
 }

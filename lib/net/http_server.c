@@ -2,6 +2,8 @@
 #include "lib/net/http_server.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <time.h>
 
 #include "lib/base/buf.h"
 #include "lib/base/list.h"
@@ -36,6 +38,8 @@ struct http_server {
     uint64_t refused;
     struct timer *sweep;
     bool stopping;
+    time_t dated; /* that `date` is of */
+    char date[sizeof("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n")];
     loop_fn drained;
     void *drained_arg;
 };
@@ -184,6 +188,34 @@ static void put_status_line(struct buf *out, int status)
     buf_put_cstr(out, "\r\n");
 }
 
+/* Written once a second, in English whatever the locale (RFC 9110, 5.6.7). */
+static void put_date(struct http_server *s, struct buf *out)
+{
+    static const char *const days[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    time_t now = (time_t)(clock_wall_ms() / 1000);
+    char rest[sizeof(" 1994 08:49:37 GMT\r\n")];
+    struct tm utc;
+
+    if (now != s->dated) {
+        s->dated = now;
+        (void)gmtime_r(&now, &utc);
+        (void)strftime(rest, sizeof(rest), " %Y %H:%M:%S GMT\r\n", &utc);
+        (void)snprintf(s->date, sizeof(s->date), "date: %s, %02d %s%s", days[utc.tm_wday],
+                       utc.tm_mday, months[utc.tm_mon], rest);
+    }
+    buf_put_cstr(out, s->date);
+}
+
+static void echo_header(struct http_exchange *x, const char *name)
+{
+    struct str value = http1_header_get(&x->request, name);
+
+    if (value.len)
+        http_add_header(x, name, value);
+}
+
 /* All of the head but its length, coding and last line. */
 static void begin_head(struct http_exchange *x, int status, const char *content_type)
 {
@@ -201,7 +233,11 @@ static void begin_head(struct http_exchange *x, int status, const char *content_
         buf_put_cstr(&x->head, content_type);
         buf_put_cstr(&x->head, "\r\n");
     }
+    if (c->server->conf.echo)
+        echo_header(x, c->server->conf.echo);
     buf_put_str(&x->head, buf_str(&x->extra));
+    if (c->server->conf.dated)
+        put_date(c->server, &x->head);
 }
 
 static void end_head(struct http_exchange *x)
@@ -531,6 +567,8 @@ static void on_accept(void *arg, struct tcp *take_conn)
     struct http1_limits limits = {s->conf.head_bytes, s->conf.body_bytes, body_limit, s};
     struct conn *c;
 
+    if (s->conf.tls)
+        tcp_start_tls(take_conn, s->conf.tls);
     if (s->n_connections >= s->conf.connections_max) {
         s->refused++;
         tcp_write(take_conn, STR("HTTP/1.1 503 Service Unavailable\r\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP server: the only server interface that upper layers see. (Plain HTTP/1.1 on our loop.)
+ * HTTP server: the only server interface that upper layers see. (HTTP/1.1 on our loop, plain or in TLS.)
  *
  * A handler is called on the loop with the complete request and answers now or later: whole
  * (http_respond) or as a stream (http_stream_begin, http_stream_write…, http_stream_end). The head
@@ -21,6 +21,7 @@
 #include "lib/net/loop.h"
 
 struct http_server;
+struct tls_server;
 struct http_exchange;
 
 typedef void (*http_handler)(struct http_exchange *x, void *arg);
@@ -35,6 +36,7 @@ struct http_route {
 struct http_server_conf {
     const char *host;       /* numeric */
     uint16_t port;          /* 0 = a free one */
+    struct tls_server *tls; /* HTTPS with these keys, borrowed; NULL = HTTP */
     bool port_shared;       /* several loops of this process listen on it */
     size_t connections_max; /* 0 = 4096; beyond: 503 and close */
     size_t head_bytes;      /* 0 = 16 KiB */
@@ -43,7 +45,9 @@ struct http_server_conf {
     uint64_t idle_ms;
     const struct http_route *routes; /* copied, not the strings */
     size_t n_routes;
-    void *arg; /* for handlers */
+    void *arg;        /* for handlers */
+    const char *echo; /* name of a header that every answer repeats from its request; NULL = none */
+    bool dated;       /* every answer says when it was made */
     /* Answers errors that no handler sees (400, 404, 405, 413, 431 …); NULL = plain text. */
     void (*on_error)(struct http_exchange *x, int status, const char *why, void *arg);
 };

@@ -2,21 +2,13 @@
 #include "lib/net/http_server.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/tcp.h"
 
-enum { GIVE_UP_MS = 20000, FLOOD = 24 << 20 };
-
-/* Turns the loop until @condition; a hang is a failure. */
-#define RUN_UNTIL(condition)                                                                       \
-    do {                                                                                           \
-        uint64_t give_up_ = clock_now_ns() + GIVE_UP_MS * 1000000ull;                              \
-        while (!(condition) && clock_now_ns() < give_up_)                                          \
-            loop_run_once(loop, 100);                                                              \
-        if (!(condition))                                                                          \
-            fail_msg("never came true: %s", #condition);                                           \
-    } while (0)
+enum { FLOOD = 24 << 20 };
 
 static struct loop *loop;
 static struct http_server *server;
@@ -192,12 +184,50 @@ static void expect_exchange(struct str bytes, const char *want)
     struct client c;
 
     client_open(&c, bytes);
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     expect_got(&c, want);
     client_close(&c);
 }
 
 /* --- tests ----------------------------------------------------------------------------------- */
+
+static void test_a_header_may_be_echoed(void **state)
+{
+    struct http_server_conf conf = conf_default();
+
+    (void)state;
+    conf.echo = "x-id";
+    setup(conf);
+    expect_exchange(STR("GET /echo HTTP/1.1\r\nHost: a\r\nX-Id: a\tb\r\nConnection: close\r\n\r\n"),
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nx-path: /echo\r\nx-id: a b\r\n"
+                    "content-length: 0\r\nconnection: close\r\n\r\n");
+    expect_exchange(STR(GET_CLOSE("/echo")), "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
+                                             "x-path: /echo\r\ncontent-length: 0\r\n"
+                                             "connection: close\r\n\r\n");
+    teardown();
+}
+
+static void test_an_answer_may_have_a_date(void **state)
+{
+    struct http_server_conf conf = conf_default();
+    struct client c;
+    struct tm told = {0};
+    const char *date;
+
+    (void)state;
+    conf.dated = true;
+    setup(conf);
+    client_open(&c, STR(GET_CLOSE("/echo")));
+    LOOP_UNTIL(loop, c.closed);
+    date = strstr(buf_cstr(&c.got), "\r\ndate: ");
+    assert_non_null(date);
+    date = strptime(date, "\r\ndate: %a, %d %b %Y %H:%M:%S GMT\r\n", &told);
+    assert_non_null(date);
+    assert_true(str_starts(str_from(date), STR("content-length: ")));
+    assert_in_range(clock_wall_ms() / 1000 - (uint64_t)timegm(&told), 0, 60);
+    client_close(&c);
+    teardown();
+}
 
 static void test_whole_answers(void **state)
 {
@@ -235,7 +265,7 @@ static void test_http_1_0(void **state)
                     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
                     "connection: close\r\n\r\none0123456789abcdef");
     client_open(&c, STR("GET /any/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
-    RUN_UNTIL(got(&c, "connection: keep-alive\r\n\r\n"));
+    LOOP_UNTIL(loop, got(&c, "connection: keep-alive\r\n\r\n"));
     assert_int_equal(http_server_connections(server), 1);
     client_close(&c);
     teardown();
@@ -248,7 +278,7 @@ static void test_stream_leaves_in_one_write(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/stream")));
-    RUN_UNTIL(got(&c, "0\r\n\r\n"));
+    LOOP_UNTIL(loop, got(&c, "0\r\n\r\n"));
     assert_int_equal(c.reads, 1);
     expect_got(&c, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
                    "transfer-encoding: chunked\r\n\r\n"
@@ -264,20 +294,20 @@ static void test_head_waits_for_the_first_bytes(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/later")));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, "text/event-stream");
     assert_true(http_stream_backlog(pending) > 0);
     for (int i = 0; i < 3; i++)
         loop_run_once(loop, 1);
     assert_int_equal(c.got.len, 0);
     http_stream_write(pending, STR("first"));
-    RUN_UNTIL(c.reads);
+    LOOP_UNTIL(loop, c.reads);
     assert_true(got(&c, "\r\n\r\n5\r\nfirst\r\n"));
     assert_int_equal(c.reads, 1);
-    RUN_UNTIL(drained);
+    LOOP_UNTIL(loop, drained);
     http_stream_end(pending);
     pending = NULL;
-    RUN_UNTIL(got(&c, "0\r\n\r\n"));
+    LOOP_UNTIL(loop, got(&c, "0\r\n\r\n"));
     client_close(&c);
     teardown();
 }
@@ -289,13 +319,13 @@ static void test_an_empty_write_sends_the_head(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/later")));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, NULL);
     http_stream_write(pending, STR_NULL);
-    RUN_UNTIL(got(&c, "chunked\r\n\r\n"));
+    LOOP_UNTIL(loop, got(&c, "chunked\r\n\r\n"));
     http_stream_end(pending);
     pending = NULL;
-    RUN_UNTIL(got(&c, "\r\n\r\n0\r\n\r\n"));
+    LOOP_UNTIL(loop, got(&c, "\r\n\r\n0\r\n\r\n"));
     client_close(&c);
     teardown();
 }
@@ -307,14 +337,14 @@ static void test_pipelined_requests_are_answered_in_order(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/any/1") GET("/later") GET("/any/2") GET_CLOSE("/any/3")));
-    RUN_UNTIL(pending && got(&c, "/any/1"));
+    LOOP_UNTIL(loop, pending && got(&c, "/any/1"));
     for (int i = 0; i < 3; i++)
         loop_run_once(loop, 1);
     assert_int_equal(handled, 2); /* the third waits for the second's answer */
     assert_true(str_is(http_request(pending)->path, "/later"));
     http_respond(pending, 200, NULL, STR("middle"));
     pending = NULL;
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(got(&c, "content-length: 6\r\n\r\nmiddleHTTP/1.1 200 OK\r\n"));
     assert_true(got(&c, "x-path: /any/3"));
     assert_int_equal(handled, 4);
@@ -334,13 +364,13 @@ static void test_a_pipeline_is_not_read_without_end(void **state)
         buf_put_cstr(&flood, GET("/none"));
     buf_put_cstr(&flood, GET_CLOSE("/any/last"));
     client_open(&c, buf_str(&flood));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     for (int i = 0; i < 20; i++)
         loop_run_once(loop, 1);
     assert_true(tcp_backlog(c.tcp) > 0); /* the rest stays with the client */
     http_respond(pending, 200, NULL, STR_NULL);
     pending = NULL;
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(got(&c, "x-path: /any/last"));
     client_close(&c);
     teardown();
@@ -373,7 +403,7 @@ static void test_errors_that_no_handler_sees(void **state)
         struct client c;
 
         client_open(&c, str_from(cases[i].send));
-        RUN_UNTIL(c.closed);
+        LOOP_UNTIL(loop, c.closed);
         assert_true(str_starts(str_skip(buf_str(&c.got), 9), str_from(cases[i].status)));
         assert_true(got(&c, cases[i].also));
         client_close(&c);
@@ -398,14 +428,14 @@ static void test_heads_too_large(void **state)
     buf_put_cstr(&b, "GET /");
     put_many(&b, 'x', 10000);
     client_open(&c, buf_str(&b));
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(got(&c, " 414 URI Too Long"));
     client_close(&c);
     buf_clear(&b);
     buf_put_cstr(&b, "GET / HTTP/1.1\r\nX: ");
     put_many(&b, 'x', 10000);
     client_open(&c, buf_str(&b));
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(got(&c, " 431 Request Header Fields Too Large"));
     client_close(&c);
     teardown();
@@ -422,7 +452,7 @@ static void test_refusal_is_seen_behind_a_large_body(void **state)
     buf_put_cstr(&b, "POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 16777216\r\n\r\n");
     put_many(&b, 'x', 16777216);
     client_open(&c, buf_str(&b));
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(got(&c, " 413 Payload Too Large"));
     assert_int_equal(c.error, 0); /* no reset, which could overtake the answer */
     client_close(&c);
@@ -444,9 +474,9 @@ static void test_a_refused_client_may_not_stay(void **state)
     setup(conf_default());
     client_open(&c, STR("rubbish\r\n\r\n"));
     tcp_set_handlers(c.tcp, &h, &c);
-    RUN_UNTIL(got(&c, " 400 Bad Request"));
+    LOOP_UNTIL(loop, got(&c, " 400 Bad Request"));
     assert_int_equal(http_server_connections(server), 1); /* we could still be sending */
-    RUN_UNTIL(http_server_connections(server) == 0);
+    LOOP_UNTIL(loop, http_server_connections(server) == 0);
     client_close(&c);
     teardown();
 }
@@ -490,16 +520,16 @@ static void test_expect_continue(void **state)
     setup(conf_default());
     client_open(&c, STR("POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                         "Content-Length: 2\r\n\r\n"));
-    RUN_UNTIL(c.reads);
+    LOOP_UNTIL(loop, c.reads);
     expect_got(&c, "HTTP/1.1 100 Continue\r\n\r\n");
     tcp_write(c.tcp, STR("hi"));
-    RUN_UNTIL(got(&c, "\r\n\r\nhi"));
+    LOOP_UNTIL(loop, got(&c, "\r\n\r\nhi"));
     assert_true(got(&c, "Continue\r\n\r\nHTTP/1.1 200 OK"));
     client_close(&c);
     /* What would be refused is not asked for. */
     client_open(&c, STR("POST /small HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                         "Content-Length: 20\r\n\r\n"));
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(str_starts(buf_str(&c.got), STR("HTTP/1.1 413")));
     client_close(&c);
     teardown();
@@ -512,26 +542,26 @@ static void test_a_client_that_leaves_is_noticed(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/later"))); /* before any answer */
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     c.tcp = tcp_close(c.tcp);
-    RUN_UNTIL(gone == 1);
+    LOOP_UNTIL(loop, gone == 1);
     assert_int_equal(http_server_connections(server), 0);
     client_close(&c);
 
     client_open(&c, STR(GET("/later"))); /* in the middle of a stream */
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, NULL);
     http_stream_write(pending, STR("x"));
-    RUN_UNTIL(c.reads);
+    LOOP_UNTIL(loop, c.reads);
     c.tcp = tcp_close(c.tcp);
-    RUN_UNTIL(gone == 2);
+    LOOP_UNTIL(loop, gone == 2);
     client_close(&c);
 
     client_open(&c, STR(GET("/later"))); /* after the answer: nobody is to be told */
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_respond(pending, 200, NULL, STR_NULL);
     c.tcp = tcp_close(c.tcp);
-    RUN_UNTIL(http_server_connections(server) == 0);
+    LOOP_UNTIL(loop, http_server_connections(server) == 0);
     assert_int_equal(gone, 2);
     client_close(&c);
     teardown();
@@ -544,11 +574,11 @@ static void test_abort_breaks_the_stream(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/later")));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     http_stream_begin(pending, 200, NULL);
     http_stream_write(pending, STR("part"));
     http_stream_abort(pending);
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     assert_true(got(&c, "4\r\npart\r\n"));
     assert_false(got(&c, "0\r\n\r\n"));
     assert_int_equal(gone, 0); /* the handler knows */
@@ -566,7 +596,7 @@ static void test_back_pressure(void **state)
     setup(conf_default());
     put_many(&chunk, 'x', 65536);
     client_open(&c, STR(GET("/later")));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     tcp_pause(c.tcp);
     http_stream_begin(pending, 200, NULL);
     while (written < FLOOD) {
@@ -577,11 +607,11 @@ static void test_back_pressure(void **state)
     assert_true(http_stream_backlog(pending) > 0);
     drained = 0;
     tcp_resume(c.tcp);
-    RUN_UNTIL(drained);
+    LOOP_UNTIL(loop, drained);
     assert_int_equal(http_stream_backlog(pending), 0);
-    RUN_UNTIL(c.got.len > written);
+    LOOP_UNTIL(loop, c.got.len > written);
     client_close(&c);
-    RUN_UNTIL(gone);
+    LOOP_UNTIL(loop, gone);
     teardown();
 }
 
@@ -594,17 +624,17 @@ static void test_too_many_connections(void **state)
     conf.connections_max = 1;
     setup(conf);
     client_open(&a, STR(GET("/later")));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     client_open(&b, STR_NULL);
-    RUN_UNTIL(b.closed);
+    LOOP_UNTIL(loop, b.closed);
     assert_true(str_starts(buf_str(&b.got), STR("HTTP/1.1 503 Service Unavailable\r\n")));
     assert_int_equal(http_server_refused(server), 1);
     assert_int_equal(http_server_connections(server), 1);
     client_close(&a);
     client_close(&b);
-    RUN_UNTIL(gone);
+    LOOP_UNTIL(loop, gone);
     client_open(&a, STR(GET("/echo"))); /* there is room again */
-    RUN_UNTIL(got(&a, "200 OK"));
+    LOOP_UNTIL(loop, got(&a, "200 OK"));
     client_close(&a);
     teardown();
 }
@@ -621,7 +651,7 @@ static void test_stalling_clients_are_let_go(void **state)
     client_open(&head, STR("GET /echo HTTP/1.1\r\nHos"));
     client_open(&body, STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"));
     client_open(&kept, STR(GET("/none")));
-    RUN_UNTIL(silent.closed && head.closed && body.closed && kept.closed);
+    LOOP_UNTIL(loop, silent.closed && head.closed && body.closed && kept.closed);
     assert_int_equal(silent.got.len, 0);
     assert_true(str_starts(buf_str(&head.got), STR("HTTP/1.1 408 Request Timeout\r\n")));
     assert_true(str_starts(buf_str(&body.got), STR("HTTP/1.1 408 Request Timeout\r\n")));
@@ -647,7 +677,7 @@ static void test_a_slow_answer_is_not_a_stall(void **state)
         loop_run_once(loop, 5);
     assert_non_null(pending);
     http_respond(pending, 200, NULL, STR("at last"));
-    RUN_UNTIL(got(&c, "at last"));
+    LOOP_UNTIL(loop, got(&c, "at last"));
     client_close(&c);
     teardown();
 }
@@ -661,18 +691,18 @@ static void test_stop_lets_exchanges_end(void **state)
     setup(conf_default());
     client_open(&idle, STR(GET("/none")));
     client_open(&busy, STR(GET("/later")));
-    RUN_UNTIL(idle.reads && pending);
+    LOOP_UNTIL(loop, idle.reads && pending);
     http_server_stop(server, on_stopped, NULL);
-    RUN_UNTIL(idle.closed);
+    LOOP_UNTIL(loop, idle.closed);
     assert_int_equal(stopped, 0);
     assert_int_equal(gone, 0);
     late = (struct client){0};
     EXPECT_OK(tcp_connect(&late.tcp, loop, "127.0.0.1", http_server_port(server),
                           &(struct tcp_handlers){.closed = client_closed}, &late, &e),
               &e);
-    RUN_UNTIL(late.closed); /* refused by the kernel */
+    LOOP_UNTIL(loop, late.closed); /* refused by the kernel */
     http_respond(pending, 200, NULL, STR("bye"));
-    RUN_UNTIL(busy.closed && stopped == 1);
+    LOOP_UNTIL(loop, busy.closed && stopped == 1);
     assert_true(got(&busy, "connection: close\r\n\r\nbye"));
     client_close(&idle);
     client_close(&busy);
@@ -687,7 +717,7 @@ static void test_stop_of_an_idle_server(void **state)
     setup(conf_default());
     http_server_stop(server, on_stopped, NULL);
     assert_int_equal(stopped, 0); /* never inside the call */
-    RUN_UNTIL(stopped == 1);
+    LOOP_UNTIL(loop, stopped == 1);
     teardown();
 }
 
@@ -698,10 +728,10 @@ static void test_free_tells_the_handlers(void **state)
     (void)state;
     setup(conf_default());
     client_open(&c, STR(GET("/later")));
-    RUN_UNTIL(pending);
+    LOOP_UNTIL(loop, pending);
     server = http_server_free(server);
     assert_int_equal(gone, 1);
-    RUN_UNTIL(c.closed);
+    LOOP_UNTIL(loop, c.closed);
     client_close(&c);
     teardown();
 }
@@ -722,16 +752,17 @@ static void test_port_in_use(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_whole_answers), T(test_http_1_0), T(test_stream_leaves_in_one_write),
-                    T(test_head_waits_for_the_first_bytes), T(test_an_empty_write_sends_the_head),
-                    T(test_pipelined_requests_are_answered_in_order),
-                    T(test_a_pipeline_is_not_read_without_end), T(test_errors_that_no_handler_sees),
-                    T(test_heads_too_large), T(test_refusal_is_seen_behind_a_large_body),
-                    T(test_a_refused_client_may_not_stay), T(test_on_error_shapes_refusals),
-                    T(test_expect_continue), T(test_a_client_that_leaves_is_noticed),
-                    T(test_abort_breaks_the_stream), T(test_back_pressure),
-                    T(test_too_many_connections), T(test_stalling_clients_are_let_go),
-                    T(test_a_slow_answer_is_not_a_stall), T(test_stop_lets_exchanges_end),
-                    T(test_stop_of_an_idle_server), T(test_free_tells_the_handlers),
-                    T(test_port_in_use));
+    return TEST_RUN(
+        T(test_whole_answers), T(test_a_header_may_be_echoed), T(test_an_answer_may_have_a_date),
+        T(test_http_1_0), T(test_stream_leaves_in_one_write),
+        T(test_head_waits_for_the_first_bytes), T(test_an_empty_write_sends_the_head),
+        T(test_pipelined_requests_are_answered_in_order),
+        T(test_a_pipeline_is_not_read_without_end), T(test_errors_that_no_handler_sees),
+        T(test_heads_too_large), T(test_refusal_is_seen_behind_a_large_body),
+        T(test_a_refused_client_may_not_stay), T(test_on_error_shapes_refusals),
+        T(test_expect_continue), T(test_a_client_that_leaves_is_noticed),
+        T(test_abort_breaks_the_stream), T(test_back_pressure), T(test_too_many_connections),
+        T(test_stalling_clients_are_let_go), T(test_a_slow_answer_is_not_a_stall),
+        T(test_stop_lets_exchanges_end), T(test_stop_of_an_idle_server),
+        T(test_free_tells_the_handlers), T(test_port_in_use));
 }

@@ -357,12 +357,17 @@ uint64_t clock_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-uint64_t clock_wall_ms(void)
+uint64_t clock_wall_ns(void)
 {
     struct timespec t;
 
     (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+uint64_t clock_wall_ms(void)
+{
+    return clock_wall_ns() / 1000000;
 }
 
 uint64_t loop_now_ms(const struct loop *l)

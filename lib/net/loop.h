@@ -54,8 +54,9 @@ void loop_settle(struct loop *l);
 uint64_t loop_now_ms(const struct loop *l);
 /* Monotonic, read now, for measuring. Any thread. */
 uint64_t clock_now_ns(void);
-/* Wall clock, ms since the epoch. Any thread. */
+/* Wall clock, since the epoch. Any thread. */
 uint64_t clock_wall_ms(void);
+uint64_t clock_wall_ns(void);
 
 /* One-shot timer; restarted by timer_start(). Never fires after timer_free() or timer_stop(). */
 struct timer *timer_new(struct loop *l, loop_fn fn, void *arg) __attribute__((returns_nonnull));

@@ -8,7 +8,7 @@
 
 #include "lib/net/nats_link.h"
 
-/* Once for the process; it stays open, as its threads have no end that could be waited for surely. */
+/* Once for the process; it stays open until that ends. */
 void nats_lib_open(void);
 /* All but callbacks. */
 natsStatus nats_lib_options(natsOptions *o, const struct nats_link_conf *conf);

@@ -322,13 +322,13 @@ static natsStatus send_now(natsConnection *connection, const struct nats_outgoin
     natsMsg *msg;
     natsStatus status;
 
-    if (!out->header_name && !out->reply)
+    if (!out->n_headers && !out->reply)
         return natsConnection_Publish(connection, out->subject, out->payload.ptr, len);
     status = natsMsg_Create(&msg, out->subject, out->reply, out->payload.ptr, len);
     if (status != NATS_OK)
         return status;
-    if (out->header_name)
-        status = natsMsgHeader_Set(msg, out->header_name, out->header_value);
+    for (size_t i = 0; i < out->n_headers && status == NATS_OK; i++)
+        status = natsMsgHeader_Set(msg, out->headers[i].name, out->headers[i].value);
     if (status == NATS_OK)
         status = natsConnection_PublishMsg(connection, msg);
     natsMsg_Destroy(msg);

@@ -21,11 +21,22 @@
 
 struct nats_link;
 
+/* PEM files, read at the start; NULL = unset. In force where the server asks for TLS, or its URL
+ * begins with tls://. */
+struct nats_tls {
+    const char *ca;         /* authorities of the server; NULL = those of the system */
+    const char *cert, *key; /* shown to the server */
+    bool unverified;        /* anybody may be the server: for development */
+};
+
 struct nats_link_conf {
     const char *servers;                                    /* comma list, "nats://host:4222" */
     const char *user, *password, *token, *credentials_file; /* NULL = unset; none set = user/user */
     const char *name;                                       /* client name shown by the server */
-    size_t queue_max;                  /* messages between its threads and the loop; 0 = 65536 */
+    struct nats_tls tls;
+    size_t queue_max;  /* messages between its threads and the loop; 0 = 65536 */
+    bool not_to_self;  /* what it publishes does not come back to its subscriptions */
+    bool each_at_once; /* sends message by message, not a millisecond later with others */
     void (*state)(void *arg, bool up); /* may be NULL */
     void *arg;
 };
@@ -41,10 +52,15 @@ struct nats_message {
     unsigned status; /* of a message that the server made itself (503: nobody there); else 0 */
 };
 
+struct nats_header {
+    const char *name, *value;
+};
+
 /* What is to leave. */
 struct nats_outgoing {
-    const char *subject, *reply;            /* reply may be NULL */
-    const char *header_name, *header_value; /* one header, or NULL */
+    const char *subject, *reply; /* reply may be NULL */
+    const struct nats_header *headers;
+    size_t n_headers;
     struct str payload;
 };
 

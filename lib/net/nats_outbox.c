@@ -50,10 +50,19 @@ static size_t text_size(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
+static size_t size_of(const struct nats_outgoing *out)
+{
+    size_t size = text_size(out->subject) + text_size(out->reply) +
+                  out->n_headers * sizeof(struct nats_header) + out->payload.len;
+
+    for (size_t i = 0; i < out->n_headers; i++)
+        size += text_size(out->headers[i].name) + text_size(out->headers[i].value);
+    return size;
+}
+
 bool nats_outbox_put(struct nats_outbox *o, const struct nats_outgoing *out)
 {
-    size_t size = text_size(out->subject) + text_size(out->reply) + text_size(out->header_name) +
-                  text_size(out->header_value) + out->payload.len;
+    size_t size = size_of(out);
     struct nats_parcel *p = NULL;
     char *at;
 
@@ -61,12 +70,15 @@ bool nats_outbox_put(struct nats_outbox *o, const struct nats_outgoing *out)
         p = try_alloc(sizeof(*p) + size);
     if (!p)
         return false;
-    at = p->bytes;
+    at = (char *)(p->headers + out->n_headers);
     p->size = size;
     p->out.subject = put_text(&at, out->subject);
     p->out.reply = put_text(&at, out->reply);
-    p->out.header_name = put_text(&at, out->header_name);
-    p->out.header_value = put_text(&at, out->header_value);
+    for (size_t i = 0; i < out->n_headers; i++)
+        p->headers[i] = (struct nats_header){put_text(&at, out->headers[i].name),
+                                             put_text(&at, out->headers[i].value)};
+    p->out.headers = p->headers;
+    p->out.n_headers = out->n_headers;
     p->out.payload = str_slice(at, out->payload.len);
     if (out->payload.len)
         memcpy(at, out->payload.ptr, out->payload.len);

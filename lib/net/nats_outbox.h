@@ -17,8 +17,8 @@ enum { NATS_OUTBOX_MESSAGES = 65536, NATS_OUTBOX_BYTES = 64 << 20 };
 struct nats_parcel {
     struct list link;
     size_t size;
-    struct nats_outgoing out; /* into @bytes */
-    char bytes[];
+    struct nats_outgoing out;
+    struct nats_header headers[]; /* and behind them the texts and the payload */
 };
 
 /* Embedded by value. */

@@ -4,12 +4,10 @@
 
 static void what_comes_in_goes_out_in_order(void **state)
 {
+    const struct nats_header headers[] = {{"h", "v"}, {"i", ""}};
     const struct nats_outgoing plain = {.subject = "a", .payload = STR("one")};
-    const struct nats_outgoing full = {.subject = "b",
-                                       .reply = "r",
-                                       .header_name = "h",
-                                       .header_value = "v",
-                                       .payload = STR("two")};
+    const struct nats_outgoing full = {
+        .subject = "b", .reply = "r", .headers = headers, .n_headers = 2, .payload = STR("two")};
     struct nats_outbox o;
     struct nats_parcel *p;
 
@@ -19,13 +17,16 @@ static void what_comes_in_goes_out_in_order(void **state)
     p = nats_outbox_take(&o);
     assert_string_equal(p->out.subject, "a");
     assert_null(p->out.reply);
-    assert_null(p->out.header_name);
+    assert_int_equal(p->out.n_headers, 0);
     assert_true(str_is(p->out.payload, "one"));
     free(p);
     p = nats_outbox_take(&o);
     assert_string_equal(p->out.reply, "r");
-    assert_string_equal(p->out.header_name, "h");
-    assert_string_equal(p->out.header_value, "v");
+    assert_int_equal(p->out.n_headers, 2);
+    assert_string_equal(p->out.headers[0].name, "h");
+    assert_string_equal(p->out.headers[0].value, "v");
+    assert_string_equal(p->out.headers[1].name, "i");
+    assert_string_equal(p->out.headers[1].value, "");
     assert_true(str_is(p->out.payload, "two"));
     free(p);
     assert_null(nats_outbox_take(&o));

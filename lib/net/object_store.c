@@ -220,6 +220,7 @@ static void on_described(void *arg, const struct js_answer *a)
 
 static void describe(struct object_store *o)
 {
+    static const struct nats_header newest_only = {"Nats-Rollup", "sub"};
     AUTO(buf_done) struct buf subject = BUF_NULL, body = BUF_NULL;
 
     buf_printf(&subject, "$O.%s.M.", o->bucket);
@@ -233,8 +234,8 @@ static void describe(struct object_store *o)
     buf_put_cstr(&body, "\"}");
     nats_js_ask(o->js,
                 &(struct nats_outgoing){.subject = buf_cstr(&subject),
-                                        .header_name = "Nats-Rollup",
-                                        .header_value = "sub",
+                                        .headers = &newest_only,
+                                        .n_headers = 1,
                                         .payload = buf_str(&body)},
                 on_described, o);
 }

@@ -9,6 +9,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
+#include "lib/net/tls_server.h"
 #include "lib/net/uv_lib.h"
 
 enum {
@@ -29,6 +30,7 @@ enum conn_state {
 /*
  * Bytes go: tcp_write → `out` → kernel (uv_try_write at the end of the turn). What the kernel does
  * not take moves to `sending`, which libuv holds until it is written; then `out` has its next go.
+ * With TLS they wait in `plain` before, so that what is written in one turn makes few records.
  */
 struct tcp {
     uv_tcp_t uv; /* first: callbacks get it back by cast */
@@ -42,6 +44,8 @@ struct tcp {
     bool writing;   /* `sending` is with libuv */
     bool peer_fin, fin_wanted, fin_started, fin_sent;
     struct buf out, sending;
+    struct tls_session *tls; /* NULL = none */
+    struct buf plain;
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
@@ -128,6 +132,8 @@ static void conn_free(void *arg)
 
     buf_done(&c->out);
     buf_done(&c->sending);
+    buf_done(&c->plain);
+    tls_session_free(c->tls);
     free(c);
 }
 
@@ -206,10 +212,19 @@ static void on_written(uv_write_t *req, int status)
         return;
     if (status < 0)
         end(c, status);
-    else if (c->out.len)
+    else if (c->out.len || c->plain.len)
         flush(c);
     else
         sent(c, true);
+}
+
+static void encrypt(struct tcp *c)
+{
+    tls_session_send(c->tls, &c->plain, &c->out);
+    if (c->plain.cap > BUF_KEEP_BYTES)
+        buf_done(&c->plain);
+    if ((c->fin_wanted || c->state == CONN_FLUSHING) && !c->plain.len)
+        tls_session_end(c->tls, &c->out);
 }
 
 static void flush(struct tcp *c)
@@ -219,6 +234,8 @@ static void flush(struct tcp *c)
 
     if (c->writing || c->broken || c->state == CONN_CONNECTING || c->state == CONN_GONE)
         return;
+    if (c->tls)
+        encrypt(c);
     if (!c->out.len) {
         sent(c, false);
         return;
@@ -267,7 +284,7 @@ void tcp_write(struct tcp *c, struct str data)
 {
     if (c->broken || c->state > CONN_OPEN || c->fin_wanted || !data.len)
         return;
-    buf_put_str(&c->out, data);
+    buf_put_str(c->tls ? &c->plain : &c->out, data);
     flush_later(c);
 }
 
@@ -283,7 +300,7 @@ size_t tcp_backlog(const struct tcp *c)
 {
     size_t held = c->writing ? uv_stream_get_write_queue_size((const uv_stream_t *)&c->uv) : 0;
 
-    return c->out.len + held;
+    return c->plain.len + c->out.len + held;
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -308,11 +325,30 @@ static void on_fin(struct tcp *c)
         end(c, 0);
 }
 
+static void decrypt(struct tcp *c, struct str bytes)
+{
+    AUTO(buf_done) struct buf plain = BUF_NULL;
+    int r = tls_session_receive(c->tls, bytes, &plain, &c->out, NULL);
+
+    if (c->out.len)
+        flush(c); /* before the end: the alert that says why */
+    if (plain.len && c->state == CONN_OPEN && c->on.received)
+        c->on.received(c->arg, buf_str(&plain));
+    if (c->state == CONN_GONE || r == 0)
+        return;
+    if (r < 0)
+        end(c, r);
+    else if (!c->peer_fin)
+        on_fin(c);
+}
+
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *bytes)
 {
     struct tcp *c = (struct tcp *)s;
 
-    if (n > 0 && c->on.received)
+    if (n > 0 && c->tls)
+        decrypt(c, str_slice(bytes->base, (size_t)n));
+    else if (n > 0 && c->on.received)
         c->on.received(c->arg, str_slice(bytes->base, (size_t)n));
     else if (n == UV_EOF)
         on_fin(c);
@@ -353,6 +389,11 @@ const char *tcp_peer(const struct tcp *c)
 
 /* --- life ------------------------------------------------------------------------------------ */
 
+void tcp_start_tls(struct tcp *c, struct tls_server *t)
+{
+    c->tls = tls_session_new(t);
+}
+
 static void on_flush_limit(void *arg)
 {
     destroy(arg);
@@ -363,7 +404,7 @@ struct tcp *tcp_close(struct tcp *c)
     if (!c)
         return NULL;
     c->on = (struct tcp_handlers){0};
-    if (c->broken || c->state == CONN_CONNECTING || !tcp_backlog(c)) {
+    if (c->broken || c->state == CONN_CONNECTING || (!tcp_backlog(c) && !c->tls)) {
         destroy(c);
         return NULL;
     }

@@ -22,6 +22,7 @@
 
 struct tcp;
 struct tcp_listener;
+struct tls_server;
 
 struct tcp_handlers {
     void (*connected)(void *arg);                 /* outgoing only */
@@ -38,6 +39,8 @@ struct tcp *
 tcp_close(struct tcp *c); /* NULL in, NULL out; unsent bytes are sent first, for at most 5 s */
 struct tcp *tcp_abort(struct tcp *c); /* closes at once, dropping unsent bytes */
 void tcp_set_handlers(struct tcp *c, const struct tcp_handlers *h, void *arg);
+/* An accepted connection speaks TLS, before its handlers are set: they see what is said inside. */
+void tcp_start_tls(struct tcp *c, struct tls_server *t);
 /* Copies. No effect once closed. */
 void tcp_write(struct tcp *c, struct str data);
 /* FIN after all that was written. */

@@ -7,8 +7,9 @@
 #include <sys/socket.h>
 
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 
-enum { GIVE_UP_MS = 20000, LARGE = 32 << 20 };
+enum { LARGE = 32 << 20 };
 
 /* Both ends of one connection and what happened to each. */
 struct end {
@@ -82,16 +83,6 @@ static void on_accept(void *arg, struct tcp *take_conn)
     tcp_set_handlers(take_conn, &handlers, &r->server);
 }
 
-/* Turns the loop until @condition; a hang is a failure. */
-#define RUN_UNTIL(l, condition)                                                                    \
-    do {                                                                                           \
-        uint64_t give_up_ = clock_now_ns() + GIVE_UP_MS * 1000000ull;                              \
-        while (!(condition) && clock_now_ns() < give_up_)                                          \
-            loop_run_once(l, 100);                                                                 \
-        if (!(condition))                                                                          \
-            fail_msg("never came true: %s", #condition);                                           \
-    } while (0)
-
 static void rig_open_at(struct rig *r, const char *host, const char *ip)
 {
     struct err e;
@@ -103,7 +94,7 @@ static void rig_open_at(struct rig *r, const char *host, const char *ip)
     EXPECT_OK(tcp_connect(&r->client.conn, r->loop, ip, tcp_listener_port(r->listener), &handlers,
                           &r->client, &e),
               &e);
-    RUN_UNTIL(r->loop, r->client.connected && r->server.conn);
+    LOOP_UNTIL(r->loop, r->client.connected && r->server.conn);
 }
 
 static void rig_open(struct rig *r)
@@ -129,11 +120,11 @@ static void test_echo_and_orderly_close(void **state)
     rig_open(&r);
     r.server.echo = true;
     tcp_write(r.client.conn, STR("hello"));
-    RUN_UNTIL(r.loop, r.client.received_bytes == 5);
+    LOOP_UNTIL(r.loop, r.client.received_bytes == 5);
     assert_string_equal(buf_cstr(&r.client.got), "hello");
     assert_int_equal(tcp_backlog(r.client.conn), 0);
     r.client.conn = tcp_close(r.client.conn);
-    RUN_UNTIL(r.loop, r.server.closed);
+    LOOP_UNTIL(r.loop, r.server.closed);
     assert_int_equal(r.server.error, 0);
     assert_int_equal(r.client.closed, 0); /* it closed itself */
     rig_close(&r);
@@ -163,7 +154,7 @@ static void test_writes_of_a_turn_leave_together(void **state)
     for (int i = 0; i < 1000; i++)
         tcp_write(r.client.conn, STR("0123456789"));
     assert_int_equal(tcp_backlog(r.client.conn), 10000);
-    RUN_UNTIL(r.loop, r.server.received_bytes == 10000);
+    LOOP_UNTIL(r.loop, r.server.received_bytes == 10000);
     assert_int_equal(r.server.received_calls, 1);
     assert_int_equal(r.client.drained, 1);
     rig_close(&r);
@@ -188,8 +179,8 @@ static void test_a_paused_peer_pushes_back(void **state)
     tcp_write(r.client.conn, STR("tail"));
     assert_int_equal(tcp_backlog(r.client.conn), held + 4);
     tcp_resume(r.server.conn);
-    RUN_UNTIL(r.loop, r.server.received_bytes == LARGE + 4);
-    RUN_UNTIL(r.loop, r.client.drained == 1);
+    LOOP_UNTIL(r.loop, r.server.received_bytes == LARGE + 4);
+    LOOP_UNTIL(r.loop, r.client.drained == 1);
     assert_int_equal(tcp_backlog(r.client.conn), 0);
     rig_close(&r);
 }
@@ -207,7 +198,7 @@ static void test_close_sends_what_is_left(void **state)
     for (int i = 0; i < 5; i++)
         loop_run_once(r.loop, 1);
     tcp_resume(r.server.conn);
-    RUN_UNTIL(r.loop, r.server.closed);
+    LOOP_UNTIL(r.loop, r.server.closed);
     assert_int_equal(r.server.received_bytes, LARGE);
     assert_int_equal(r.client.closed + r.client.drained, 0); /* no callback after tcp_close() */
     rig_close(&r);
@@ -221,7 +212,7 @@ static void test_close_inside_a_callback(void **state)
     rig_open(&r);
     r.server.close_on_data = true;
     tcp_write(r.client.conn, STR("x"));
-    RUN_UNTIL(r.loop, r.client.closed);
+    LOOP_UNTIL(r.loop, r.client.closed);
     assert_int_equal(r.client.error, 0);
     assert_int_equal(r.server.closed, 0);
     rig_close(&r);
@@ -238,12 +229,12 @@ static void test_half_close_both_ways(void **state)
     tcp_write(r.client.conn, STR("ask"));
     tcp_shutdown(r.client.conn);
     tcp_write(r.client.conn, STR("too late"));
-    RUN_UNTIL(r.loop, r.server.fin);
+    LOOP_UNTIL(r.loop, r.server.fin);
     assert_string_equal(buf_cstr(&r.server.got), "ask");
     assert_int_equal(r.server.closed, 0);
     tcp_write(r.server.conn, STR("answer"));
     tcp_shutdown(r.server.conn);
-    RUN_UNTIL(r.loop, r.client.closed && r.server.closed);
+    LOOP_UNTIL(r.loop, r.client.closed && r.server.closed);
     assert_string_equal(buf_cstr(&r.client.got), "answer");
     assert_int_equal(r.client.fin, 1);
     assert_int_equal(r.client.error, 0);
@@ -262,7 +253,7 @@ static void test_answer_survives_a_half_closed_client(void **state)
     tcp_set_handlers(r.client.conn, &half_close, &r.client);
     tcp_write(r.client.conn, STR("ask"));
     tcp_shutdown(r.client.conn);
-    RUN_UNTIL(r.loop, r.client.fin);
+    LOOP_UNTIL(r.loop, r.client.fin);
     assert_string_equal(buf_cstr(&r.client.got), "ask");
     assert_int_equal(r.server.closed, 1);
     rig_close(&r);
@@ -278,15 +269,15 @@ static void test_reset_is_an_error(void **state)
     (void)state;
     rig_open(&r);
     r.server.conn = tcp_abort(r.server.conn);
-    RUN_UNTIL(r.loop, r.client.closed);
+    LOOP_UNTIL(r.loop, r.client.closed);
     fd = socket(AF_INET, SOCK_STREAM, 0);
     a.sin_port = htons(tcp_listener_port(r.listener));
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    RUN_UNTIL(r.loop, r.server.conn);
+    LOOP_UNTIL(r.loop, r.server.conn);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
     (void)close(fd);
-    RUN_UNTIL(r.loop, r.server.closed);
+    LOOP_UNTIL(r.loop, r.server.closed);
     assert_int_equal(r.server.error, -ECONNRESET);
     rig_close(&r);
 }
@@ -305,7 +296,7 @@ static void test_connection_refused(void **state)
     loop_run_once(r.loop, 1);
     EXPECT_OK(tcp_connect(&r.client.conn, r.loop, "127.0.0.1", port, &handlers, &r.client, &e), &e);
     tcp_write(r.client.conn, STR("never sent"));
-    RUN_UNTIL(r.loop, r.client.closed);
+    LOOP_UNTIL(r.loop, r.client.closed);
     assert_int_equal(r.client.error, -ECONNREFUSED);
     rig_close(&r);
 }
@@ -318,7 +309,7 @@ static void test_abort_while_connecting(void **state)
     (void)state;
     rig_open(&r);
     r.client.conn = tcp_abort(r.client.conn);
-    RUN_UNTIL(r.loop, r.server.closed);
+    LOOP_UNTIL(r.loop, r.server.closed);
     r.client.connected = 0;
     EXPECT_OK(tcp_connect(&r.client.conn, r.loop, "127.0.0.1", tcp_listener_port(r.listener),
                           &handlers, &r.client, &e),

@@ -5,74 +5,16 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 
 #include "lib/base/test.h"
+#include "lib/net/http_answer_test.h"
+#include "lib/net/tls_identity_test.h"
 
 enum { GIVE_UP_MS = 20000 };
-
-/* A self-signed certificate for 127.0.0.1, which is also its own authority. */
-struct identity {
-    EVP_PKEY *key;
-    X509 *cert;
-    struct buf key_pem, cert_pem;
-};
-
-static void take_bio(BIO *b, struct buf *out)
-{
-    char *data;
-    long n = BIO_get_mem_data(b, &data);
-
-    buf_put(out, data, (size_t)n);
-    BIO_free(b);
-}
-
-static void add_extension(X509 *cert, int nid, const char *value)
-{
-    X509_EXTENSION *x = X509V3_EXT_conf_nid(NULL, NULL, nid, value);
-
-    assert_non_null(x);
-    assert_int_equal(X509_add_ext(cert, x, -1), 1);
-    X509_EXTENSION_free(x);
-}
-
-static void identity_init(struct identity *id, const char *name)
-{
-    BIO *key_bio = BIO_new(BIO_s_mem()), *cert_bio = BIO_new(BIO_s_mem());
-    X509_NAME *subject;
-
-    *id = (struct identity){.key = EVP_EC_gen("P-256"), .cert = X509_new()};
-    assert_non_null(id->key);
-    (void)X509_set_version(id->cert, 2);
-    (void)ASN1_INTEGER_set(X509_get_serialNumber(id->cert), 1);
-    (void)X509_gmtime_adj(X509_getm_notBefore(id->cert), -3600);
-    (void)X509_gmtime_adj(X509_getm_notAfter(id->cert), 3600);
-    (void)X509_set_pubkey(id->cert, id->key);
-    subject = X509_get_subject_name(id->cert);
-    (void)X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1,
-                                     -1, 0);
-    (void)X509_set_issuer_name(id->cert, subject);
-    add_extension(id->cert, NID_basic_constraints, "critical,CA:TRUE");
-    add_extension(id->cert, NID_subject_alt_name, "IP:127.0.0.1");
-    assert_true(X509_sign(id->cert, id->key, EVP_sha256()) > 0);
-    (void)PEM_write_bio_PrivateKey(key_bio, id->key, NULL, NULL, 0, NULL, NULL);
-    (void)PEM_write_bio_X509(cert_bio, id->cert);
-    take_bio(key_bio, &id->key_pem);
-    take_bio(cert_bio, &id->cert_pem);
-}
-
-static void identity_done(struct identity *id)
-{
-    X509_free(id->cert);
-    EVP_PKEY_free(id->key);
-    buf_done(&id->key_pem);
-    buf_done(&id->cert_pem);
-}
 
 /* --- a server that asks for a certificate and answers "trusted" ------------------------------- */
 
@@ -145,30 +87,14 @@ static void server_stop(struct tls_server *s)
 
 /* --- both clients ---------------------------------------------------------------------------- */
 
-struct result {
-    int dones, status, error;
-    struct buf body;
-};
-
-static void on_data(void *arg, struct str bytes)
+static void call_on_loop(const struct http_client_conf *conf, const char *url,
+                         struct http_answer *ret)
 {
-    buf_put_str(&((struct result *)arg)->body, bytes);
-}
-
-static void on_done(void *arg, int status, int error, const char *why)
-{
-    struct result *r = arg;
-
-    (void)why;
-    r->dones++;
-    r->status = status;
-    r->error = error;
-}
-
-static void call_on_loop(const struct http_client_conf *conf, const char *url, struct result *ret)
-{
-    struct http_call_spec spec = {
-        .method = "GET", .url = url, .data = on_data, .done = on_done, .arg = ret};
+    struct http_call_spec spec = {.method = "GET",
+                                  .url = url,
+                                  .data = http_answer_data,
+                                  .done = http_answer_done,
+                                  .arg = ret};
     uint64_t give_up_ns = clock_now_ns() + GIVE_UP_MS * 1000000ull;
     struct http_client *c = NULL;
     struct loop *l = NULL;
@@ -184,7 +110,8 @@ static void call_on_loop(const struct http_client_conf *conf, const char *url, s
     loop_free(l);
 }
 
-static void call_blocking(const struct http_client_conf *conf, const char *url, struct result *ret)
+static void call_blocking(const struct http_client_conf *conf, const char *url,
+                          struct http_answer *ret)
 {
     struct http_call_spec spec = {.method = "GET", .url = url, .total_ms = GIVE_UP_MS};
     struct http_sync *s = NULL;
@@ -199,10 +126,10 @@ static void expect(const struct http_client_conf *conf, uint16_t port, bool trus
 {
     AUTO(mem_free) char *url = xasprintf("https://127.0.0.1:%u/", port);
     void (*const calls[])(const struct http_client_conf *, const char *,
-                          struct result *) = {call_on_loop, call_blocking};
+                          struct http_answer *) = {call_on_loop, call_blocking};
 
     for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
-        struct result r = {0};
+        struct http_answer r = {0};
 
         calls[i](conf, url, &r);
         assert_int_equal(r.error == 0, trusted);

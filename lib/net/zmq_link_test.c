@@ -5,8 +5,7 @@
 #include <errno.h>
 
 #include "lib/base/test.h"
-
-enum { DEADLINE_MS = 20000 };
+#include "lib/net/loop_test.h"
 
 /* One end: what it received, as "frame|frame" lines. */
 struct end {
@@ -41,16 +40,6 @@ static int tear_down(void **state)
     free(b);
     return 0;
 }
-
-#define WAIT_UNTIL(b, condition)                                                                   \
-    do {                                                                                           \
-        uint64_t wait_end_ = clock_now_ns() / 1000000 + DEADLINE_MS;                               \
-        while (!(condition)) {                                                                     \
-            loop_run_once((b)->loop, 50);                                                          \
-            if (clock_now_ns() / 1000000 > wait_end_)                                              \
-                fail_msg("not within %d ms: %s", DEADLINE_MS, #condition);                         \
-        }                                                                                          \
-    } while (0)
 
 static void on_received(void *arg, const struct str *frames, size_t n)
 {
@@ -120,19 +109,19 @@ static void a_subscriber_hears_its_topic(void **state)
     open_end(b, &sub, ZMQ_KIND_SUB);
     EXPECT_OK(zmq_link_subscribe(sub.link, STR("news"), &e), &e);
     connect_end(&sub, endpoint);
-    WAIT_UNTIL(b, pub.n == 1);
+    LOOP_UNTIL(b->loop, pub.n == 1);
     assert_string_equal(buf_cstr(&pub.got), "\1news\n");
-    WAIT_UNTIL(b, sub.connects == 1);
+    LOOP_UNTIL(b->loop, sub.connects == 1);
 
     send_two(&pub, "other", "1");
     send_two(&pub, "news", "2");
     send_two(&pub, "news", "");
-    WAIT_UNTIL(b, sub.n == 2);
+    LOOP_UNTIL(b->loop, sub.n == 2);
     assert_string_equal(buf_cstr(&sub.got), "news|2\nnews|\n");
     assert_int_equal(zmq_link_stats(sub.link).received, 2);
     assert_int_equal(zmq_link_stats(pub.link).sent, 3);
     close_end(&sub);
-    WAIT_UNTIL(b, pub.n == 2);
+    LOOP_UNTIL(b->loop, pub.n == 2);
     close_end(&pub);
 }
 
@@ -149,10 +138,10 @@ static void a_flood_arrives_whole(void **state)
     open_end(b, &sub, ZMQ_KIND_SUB);
     EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
     connect_end(&sub, endpoint);
-    WAIT_UNTIL(b, pub.n == 1);
+    LOOP_UNTIL(b->loop, pub.n == 1);
     for (int i = 0; i < MANY; i++)
         send_two(&pub, "t", "payload");
-    WAIT_UNTIL(b, sub.n == MANY);
+    LOOP_UNTIL(b->loop, sub.n == MANY);
     close_end(&sub);
     close_end(&pub);
 }
@@ -168,15 +157,15 @@ static void a_subscriber_finds_a_publisher_that_comes_back(void **state)
     open_end(b, &sub, ZMQ_KIND_SUB);
     EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
     connect_end(&sub, endpoint);
-    WAIT_UNTIL(b, pub.n == 1 && sub.connects == 1);
+    LOOP_UNTIL(b->loop, pub.n == 1 && sub.connects == 1);
     close_end(&pub);
     pub = (struct end){0};
     open_end(b, &pub, ZMQ_KIND_XPUB);
     while (zmq_link_bind(pub.link, endpoint, NULL, &e) < 0) /* its socket closes in background */
         loop_run_once(b->loop, 10);
-    WAIT_UNTIL(b, pub.n == 1 && sub.connects == 2);
+    LOOP_UNTIL(b->loop, pub.n == 1 && sub.connects == 2);
     send_two(&pub, "t", "again");
-    WAIT_UNTIL(b, sub.n == 1);
+    LOOP_UNTIL(b->loop, sub.n == 1);
     close_end(&sub);
     close_end(&pub);
 }
@@ -195,12 +184,12 @@ static void a_subscriber_leaves_one_of_two(void **state)
         endpoints[i] = bind_end(&pubs[i]);
         connect_end(&sub, endpoints[i]);
     }
-    WAIT_UNTIL(b, pubs[0].n == 1 && pubs[1].n == 1);
+    LOOP_UNTIL(b->loop, pubs[0].n == 1 && pubs[1].n == 1);
     zmq_link_disconnect(sub.link, endpoints[0]);
-    WAIT_UNTIL(b, pubs[0].n == 2);
+    LOOP_UNTIL(b->loop, pubs[0].n == 2);
     send_two(&pubs[0], "t", "unheard");
     send_two(&pubs[1], "t", "heard");
-    WAIT_UNTIL(b, sub.n == 1);
+    LOOP_UNTIL(b->loop, sub.n == 1);
     assert_string_equal(buf_cstr(&sub.got), "t|heard\n");
     for (int i = 0; i < 2; i++) {
         close_end(&pubs[i]);
@@ -220,10 +209,10 @@ static void a_callback_may_free_its_link(void **state)
     open_end(b, &sub, ZMQ_KIND_SUB);
     EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
     connect_end(&sub, endpoint);
-    WAIT_UNTIL(b, pub.n == 1);
+    LOOP_UNTIL(b->loop, pub.n == 1);
     for (int i = 0; i < 5; i++)
         send_two(&pub, "t", "x");
-    WAIT_UNTIL(b, pub.n == 2); /* the end of its subscription */
+    LOOP_UNTIL(b->loop, pub.n == 2); /* the end of its subscription */
     assert_int_equal(sub.n, 2);
     assert_null(sub.link);
     close_end(&sub);
@@ -240,11 +229,11 @@ static void a_dealer_and_a_router_answer_each_other(void **state)
     open_end(b, &dealer, ZMQ_KIND_DEALER);
     connect_end(&dealer, endpoint);
     send_two(&dealer, "", "question");
-    WAIT_UNTIL(b, router.n == 1);
+    LOOP_UNTIL(b->loop, router.n == 1);
     struct str all = buf_str(&router.got), id = str_head(all, str_index(all, '|'));
     const struct str answer[] = {id, STR(""), STR("answer")};
     assert_int_equal(zmq_link_send(router.link, answer, 3), 0);
-    WAIT_UNTIL(b, dealer.n == 1);
+    LOOP_UNTIL(b->loop, dealer.n == 1);
     assert_string_equal(buf_cstr(&dealer.got), "|answer\n");
     close_end(&dealer);
     close_end(&router);
@@ -262,12 +251,12 @@ static void too_many_frames_are_dropped_and_counted(void **state)
     open_end(b, &sub, ZMQ_KIND_SUB);
     EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
     connect_end(&sub, endpoint);
-    WAIT_UNTIL(b, pub.n == 1);
+    LOOP_UNTIL(b->loop, pub.n == 1);
     for (size_t i = 0; i < ARRAY_LEN(frames); i++)
         frames[i] = STR("f");
     assert_int_equal(zmq_link_send(pub.link, frames, ARRAY_LEN(frames)), 0);
     assert_int_equal(zmq_link_send(pub.link, frames, ZMQ_LINK_FRAMES_MAX), 0);
-    WAIT_UNTIL(b, sub.n == 1);
+    LOOP_UNTIL(b->loop, sub.n == 1);
     assert_int_equal(zmq_link_stats(sub.link).dropped_in, 1);
     close_end(&sub);
     close_end(&pub);
