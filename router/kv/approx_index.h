@@ -5,7 +5,8 @@
  * For deployments without KV events. Each routed prompt is stored under the chosen worker as if its
  * engine had reported it, with the router's own sequence hash as external hash. An entry lives for
  * a TTL that every use renews; above the size bound the entries closest to expiry go first (deeper
- * blocks first among equals) until the target share is reached. Pure: time comes as an argument.
+ * blocks first among equals) until the target share is reached. Who would rather go by what an engine
+ * has room for takes no TTL, and has each target keep that many. Pure: time comes as an argument.
  * One thread.
  */
 #pragma once
@@ -19,7 +20,7 @@ struct approx_index;
 struct prefix_stats;
 
 struct approx_conf {
-    uint64_t ttl_ms;     /* 120,000 */
+    uint64_t ttl_ms;     /* 120,000; UINT64_MAX = none */
     size_t max_entries;  /* 2^20 */
     double prune_target; /* share of max_entries to prune to: 0.8 */
 };
@@ -32,6 +33,8 @@ void approx_index_configure(struct approx_index *ix, const struct approx_conf *c
 /* The prompt went to @slot. @sequence are the sequence hashes of the same blocks. */
 void approx_index_insert(struct approx_index *ix, uint32_t slot, const uint64_t *local,
                          const uint64_t *sequence, size_t n, uint64_t now_ms);
+/* The target holds @n blocks at most: those that were used last. */
+void approx_index_keep(struct approx_index *ix, uint32_t slot, size_t n);
 /* The target does not hold these blocks, deeper ones first dropped: the tail of a prompt. */
 void approx_index_remove(struct approx_index *ix, uint32_t slot, const uint64_t *sequence,
                          size_t n);

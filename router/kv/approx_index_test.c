@@ -5,6 +5,7 @@
 #include "router/kv/prefix_index.h"
 
 enum { N = 4 };
+static const uint64_t FAR = UINT64_C(1) << 60; /* ms */
 static const uint64_t LOCAL[N] = {10, 20, 30, 40};
 static const uint64_t OTHER[N] = {10, 21, 31, 41};
 
@@ -72,6 +73,32 @@ static void a_cleared_worker_holds_nothing(void **state)
     assert_int_equal(match(ix, LOCAL, 2, 0), 4);
 }
 
+static void a_target_keeps_what_was_used_last(void **state)
+{
+    AUTO(approx_index_free)
+    struct approx_index *ix = approx_index_new(&(struct approx_conf){UINT64_MAX, 100, 0.8});
+
+    (void)state;
+    approx_index_keep(ix, 3, 0); /* nobody knows it */
+    insert(ix, 0, LOCAL, 0);
+    insert(ix, 0, OTHER, 1);
+    insert(ix, 1, LOCAL, 1);
+    approx_index_keep(ix, 0, 5);
+    assert_int_equal(match(ix, LOCAL, FAR, 0), 2);
+    assert_int_equal(match(ix, OTHER, FAR, 0), 4);
+    insert(ix, 0, LOCAL, 2);
+    approx_index_keep(ix, 0, 5);
+    assert_int_equal(match(ix, LOCAL, FAR, 0), 4);
+    assert_int_equal(match(ix, OTHER, FAR, 0), 2);
+    assert_int_equal(match(ix, LOCAL, FAR, 1), 4);
+    approx_index_clear(ix, 0);
+    approx_index_keep(ix, 0, 0);
+    approx_index_keep(ix, 1, 0);
+    assert_int_equal(approx_index_stats(ix).nodes, 0);
+    insert(ix, 0, LOCAL, 3);
+    assert_int_equal(match(ix, LOCAL, 3, 0), 4);
+}
+
 /* Thousands come, expire and come again; what is one moment old is always there. */
 static void it_fills_and_empties_and_fills(void **state)
 {
@@ -119,5 +146,6 @@ int main(void)
 {
     return TEST_RUN(T(an_entry_lives_for_its_ttl_after_the_last_use),
                     T(above_the_bound_the_oldest_and_deepest_go), T(a_cleared_worker_holds_nothing),
-                    T(it_fills_and_empties_and_fills), T(a_repeated_hash_ends_the_prompt));
+                    T(a_target_keeps_what_was_used_last), T(it_fills_and_empties_and_fills),
+                    T(a_repeated_hash_ends_the_prompt));
 }

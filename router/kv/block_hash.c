@@ -21,13 +21,25 @@ uint64_t block_hash_seed(struct str lora_name, struct str cache_salt)
     return seed;
 }
 
+enum { USUAL_SIZE = 16 };
+
+/* By itself, as a hash whose length the compiler knows takes two thirds of the time. */
+static void hash_usual_blocks(uint64_t seed, const uint32_t *tokens, size_t n, uint64_t *ret_local)
+{
+    for (size_t i = 0; i < n; i++)
+        ret_local[i] =
+            XXH3_64bits_withSeed(tokens + i * USUAL_SIZE, USUAL_SIZE * sizeof(*tokens), seed);
+}
+
 size_t block_hash_local_seeded(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
                                uint32_t block_size, uint64_t *ret_local)
 {
     size_t n = n_tokens / block_size;
 
     assert(block_size >= 1);
-    for (size_t i = 0; i < n; i++)
+    if (block_size == USUAL_SIZE)
+        hash_usual_blocks(seed, tokens, n, ret_local);
+    for (size_t i = 0; i < n && block_size != USUAL_SIZE; i++)
         ret_local[i] = XXH3_64bits_withSeed(tokens + i * block_size,
                                             (size_t)block_size * sizeof(*tokens), seed);
     return n;

@@ -7,7 +7,10 @@ enum {
     BUCKETS_MIN = 4,
     BUCKETS_MAX = 1 << 27,
     SLACK = 128, /* buckets behind the last home that may come to be used */
-    MOVE = 3,    /* old buckets that a change moves at least: done before it gets too full */
+    /* A table that empties moves seldom, for the system clears the pages of each that it moves to. */
+    SHRINK_BELOW = 8, /* of whose lanes one is used, */
+    SHRINK_BY = 4,
+    MOVE = 3, /* old buckets that a change moves at least: done before it gets too full */
 };
 
 /*
@@ -99,8 +102,8 @@ void name_table_shrink(struct name_table *t, struct kv_mem *mem, size_t n)
 {
     if (t->len == 0)
         name_table_done(t, mem);
-    else if (t->now.n > 4 * BUCKETS_MIN && t->len < (size_t)t->now.n * NAME_LANES / 4)
-        move_to(t, mem, t->now.n / 2);
+    else if (t->now.n > 4 * BUCKETS_MIN && t->len < (size_t)t->now.n * NAME_LANES / SHRINK_BELOW)
+        move_to(t, mem, t->now.n / SHRINK_BY);
     if (t->old.n)
         move_some(t, mem, n);
 }
@@ -115,16 +118,32 @@ void name_table_put(struct name_table *t, uint64_t mixed, uint32_t position)
     t->len++;
 }
 
+/* Whether an entry in a bucket or behind it may be meant. */
+static bool is_known(const struct name_bucket *b, uint32_t check)
+{
+    while (!name_lanes(b->check, b->len, check) && b->spilled)
+        b++;
+    return name_lanes(b->check, b->len, check);
+}
+
+/*
+ * Looks and inserts in one go, for how many buckets are full is what the processor guesses wrong:
+ * those before the place count the entry at once, and no more if it turns out to be known.
+ */
 bool name_table_put_new(struct name_table *t, uint64_t mixed, uint32_t position)
 {
     struct name_bucket *home = name_table_home(t, mixed), *b = home;
-    uint32_t check = name_check(mixed);
+    uint32_t check = name_check(mixed), lanes;
 
-    while (!name_lanes(b->check, b->len, check) && b->spilled)
-        b++;
-    if (name_lanes(b->check, b->len, check))
+    while (!(lanes = name_lanes(b->check, b->len, check)) && b->len == NAME_LANES)
+        b++->spilled++;
+    if (lanes || (b->spilled && is_known(b, check))) {
+        while (b > home)
+            (--b)->spilled--;
         return false;
-    insert(home, check, position);
+    }
+    b->check[b->len] = check;
+    b->position[b->len++] = position;
     t->len++;
     return true;
 }

@@ -7,7 +7,7 @@
  * is searched without branches. The home of an entry is its 32 bits scaled to the number of buckets,
  * so that any number will do and entries lie in the order of their hashes. An entry whose bucket is
  * full lies in the next one that is not, and the buckets before count it. It grows at a load of 7/8
- * and may reach 15/16 where there is no memory to grow.
+ * and may reach 15/16 where there is no memory to grow; below 1/8 it shrinks to a quarter.
  *
  * A table that grows or shrinks moves front to back, some buckets with every change, so that none
  * pays for many. Only name_table_reserve() and name_table_shrink() move: entries whose old home
@@ -137,16 +137,23 @@ static inline uint32_t name_probe_next(struct name_probe *p)
 }
 
 /*
- * The table outgrows every cache: callers that know their next hashes ask for them some steps ahead.
- * One entry in three spills or looks at what did, hence the second bucket. A macro, as gcc 12 takes
- * a function that only prefetches for one without effect and drops the call.
+ * The table outgrows every cache: callers that know their next hashes ask for their buckets some
+ * steps ahead, and when those are here for the ones behind full buckets. To ask for both at once
+ * would double what the memory has to bring. Macros, as gcc 12 takes a function that only prefetches
+ * for one without effect and drops the call.
  */
 #define NAME_TABLE_PREFETCH(t, mixed)                                                              \
     do {                                                                                           \
         const struct name_bucket *prefetched = name_table_home((t), (mixed));                      \
                                                                                                    \
-        if (prefetched) {                                                                          \
+        if (prefetched)                                                                            \
             __builtin_prefetch(prefetched, 1);                                                     \
-            __builtin_prefetch(prefetched + 1, 1);                                                 \
-        }                                                                                          \
+    } while (0)
+
+#define NAME_TABLE_PREFETCH_BEHIND(t, mixed)                                                       \
+    do {                                                                                           \
+        const struct name_bucket *prefetched = name_table_home((t), (mixed));                      \
+                                                                                                   \
+        if (prefetched)                                                                            \
+            __builtin_prefetch(prefetched + (prefetched->len == NAME_LANES), 1);                   \
     } while (0)

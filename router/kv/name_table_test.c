@@ -133,6 +133,35 @@ static void what_is_new_goes_in_many_at_a_time(void **state)
     assert_int_equal(mem.used, 0);
 }
 
+/* Behind buckets that have room again there may still be what they spilled when they were full. */
+static void what_is_new_is_told_from_what_lies_behind_holes(void **state)
+{
+    enum { MANY = 20000 };
+    struct kv_mem mem = {.limit = SIZE_MAX};
+    struct name_table t = {0};
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_true(name_table_reserve(&t, &mem, 1));
+        assert_true(name_table_put_new(&t, name_mix(i), i + 1));
+    }
+    for (uint32_t i = 0; i < MANY; i += 2)
+        name_table_remove(&t, name_mix(i), i + 1);
+    /* The last ones lie furthest from their homes, and are asked for while these have room. */
+    for (uint32_t i = MANY; i-- > 0;)
+        assert_int_equal(name_table_put_new(&t, name_mix(i), i + 1), i % 2 == 0);
+    assert_int_equal(t.len, MANY);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_true(has(&t, name_mix(i), i + 1));
+        name_table_remove(&t, name_mix(i), i + 1);
+        assert_false(has(&t, name_mix(i), i + 1));
+    }
+    for (uint32_t i = 0; i < t.now.n; i++)
+        assert_int_equal(t.now.buckets[i].spilled, 0);
+    name_table_done(&t, &mem);
+    assert_int_equal(mem.used, 0);
+}
+
 static void without_memory_it_fills_up_and_then_refuses(void **state)
 {
     struct kv_mem mem = {.limit = 100000};
@@ -154,5 +183,6 @@ int main(void)
 {
     return TEST_RUN(T(random_operations_match_an_array), T(equal_hashes_stay_apart),
                     T(a_large_table_keeps_all), T(what_is_new_goes_in_many_at_a_time),
+                    T(what_is_new_is_told_from_what_lies_behind_holes),
                     T(without_memory_it_fills_up_and_then_refuses));
 }

@@ -190,6 +190,8 @@ static void touch_enter(struct touch *t, uint32_t node)
     touch_flush(t);
     t->node = node;
     t->place = PLACE_NONE;
+    if (t->clearing) /* mostly goes on upwards */
+        TREE_PREFETCH(&t->ix->tree, tree_node(&t->ix->tree, node)->up / TREE_CELLS);
     t->mask = prefix_tree_mask(&t->ix->tree, node, t->slot, &t->place);
     t->alias = t->mask ? t->held->nodes.places[t->place].alias : 0;
     t->named = t->alias ? alias_run(&t->ix->aliases, t->alias)->named : t->mask;

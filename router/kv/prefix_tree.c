@@ -266,6 +266,8 @@ uint32_t prefix_tree_append(struct prefix_tree *t, uint32_t position,
         node->external[first + i] = blocks[i].external;
         if (i + TREE_AHEAD < n_all)
             NAME_TABLE_PREFETCH(&t->names, name_mix(blocks[i + TREE_AHEAD].external));
+        if (i + TREE_SOON < n_all)
+            NAME_TABLE_PREFETCH_BEHIND(&t->names, name_mix(blocks[i + TREE_SOON].external));
     }
     node->named |= (uint16_t)((1u << (first + i)) - (1u << first));
     node->len = (uint8_t)(first + i);
@@ -281,7 +283,7 @@ static void cut(struct prefix_tree *t, uint32_t id, uint32_t len)
 
     for (uint32_t cell = len; cell < n->len; cell++)
         if (n->named & 1u << cell)
-            NAME_TABLE_PREFETCH(&t->names, name_mix(n->external[cell]));
+            NAME_TABLE_PREFETCH_BEHIND(&t->names, name_mix(n->external[cell]));
     for (uint32_t cell = len; cell < n->len; cell++)
         if (n->named & 1u << cell)
             name_table_remove(&t->names, name_mix(n->external[cell]), tree_position(id, cell));

@@ -38,6 +38,7 @@ enum {
     TREE_INLINE_HOLDERS = 5,
     TREE_SLOTS_MAX = 65536,
     TREE_AHEAD = 32, /* blocks between asking memory for a table entry and using it */
+    TREE_SOON = 8,   /* likewise between asking for what is behind that and using it */
 };
 
 struct tree_node {
@@ -95,8 +96,8 @@ MUST_CHECK uint32_t prefix_tree_need_child(struct prefix_tree *t, uint32_t posit
 /*
  * Makes blocks that are new to all, with their names, behind the last cell of a node. Returns how
  * many: fewer where the node ends, something else might have the name, or memory is gone. Each asks
- * for the place of the name that comes TREE_AHEAD later, of the @n_all that there are: asked for at
- * once, so many would wait for each other.
+ * for the places of the names that come TREE_AHEAD and TREE_SOON later, of the @n_all that there are:
+ * asked for at once, so many would wait for each other.
  */
 uint32_t prefix_tree_append(struct prefix_tree *t, uint32_t position,
                             const struct prefix_block *blocks, size_t n, size_t n_all);
@@ -163,3 +164,13 @@ static inline void tree_node_use(struct tree_node *n, uint32_t generation)
     if (__atomic_load_n(&n->used, __ATOMIC_RELAXED) != generation)
         __atomic_store_n(&n->used, generation, __ATOMIC_RELAXED);
 }
+
+/* Asks memory for a node's head and names. A macro as NAME_TABLE_PREFETCH() is. */
+#define TREE_PREFETCH(t, id)                                                                       \
+    do {                                                                                           \
+        const struct tree_node *prefetched = tree_node((t), (id));                                 \
+                                                                                                   \
+        __builtin_prefetch(prefetched, 1);                                                         \
+        for (uint32_t ahead = 0; ahead < TREE_CELLS; ahead += 8)                                   \
+            __builtin_prefetch(&prefetched->external[ahead], 1);                                   \
+    } while (0)

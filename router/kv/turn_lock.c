@@ -2,10 +2,13 @@
 #include "router/kv/turn_lock.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 enum {
     SPINS = 2000,      /* some ten microseconds, before going to sleep */
     LET_IN_SPINS = 64, /* a reader who runs needs less to come in */
+    PAUSES = 4,        /* of a writer, before it queues for its turn */
+    PAUSE_NS = 200000, /* the first; each is twice as long as the one before */
 };
 
 void turn_lock_init(struct turn_lock *l)
@@ -104,9 +107,25 @@ static void take(struct turn_lock *l)
         sleep_until_left(l);
 }
 
+/*
+ * The other writer likely goes on with its next event at once. Whoever queues is woken after each of
+ * them and finds the turn taken again, which costs both of them about as much as an event does.
+ */
+static void wait_for_turn(struct turn_lock *l)
+{
+    struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    for (int i = 0; i < PAUSES; i++, pause.tv_nsec *= 2) {
+        if (pthread_mutex_trylock(&l->turn) == 0)
+            return;
+        (void)nanosleep(&pause, NULL);
+    }
+    (void)pthread_mutex_lock(&l->turn);
+}
+
 void turn_lock_write(struct turn_lock *l)
 {
-    (void)pthread_mutex_lock(&l->turn);
+    wait_for_turn(l);
     take(l);
 }
 

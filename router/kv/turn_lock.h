@@ -5,7 +5,8 @@
  * A reader waits for a writer until that next gives way, which it does in the middle of its work, as
  * often as readers may look at what it works on; a writer waits for the readers that are inside. Both
  * spin for some microseconds, for the other is through before one would be asleep, and sleep when the
- * other does not run or takes long. Writers go one at a time and keep their turn while they give way.
+ * other does not run or takes long. Writers go one at a time and keep their turn while they give way;
+ * one that finds the turn taken looks again after 0.2, 0.6 and 1.4 ms and queues after 3 ms.
  * Readers do not come in while a writer waits, but a writer lets those in first who came before it.
  */
 #pragma once

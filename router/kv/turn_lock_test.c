@@ -98,7 +98,26 @@ static void *write_once(void *arg)
     turn_lock_write(&p->lock);
     p->a = p->b = 7;
     turn_lock_end_write(&p->lock);
+    atomic_store(&p->seen, 1);
     return NULL;
+}
+
+/* The other one takes the next turn as soon as it has ended one. */
+static void a_writer_gets_its_turn_although_another_goes_on(void **state)
+{
+    static struct pair p;
+    pthread_t writer;
+
+    (void)state;
+    turn_lock_init(&p.lock);
+    assert_int_equal(pthread_create(&writer, NULL, write_once, &p), 0);
+    while (!atomic_load(&p.seen)) {
+        turn_lock_write(&p.lock);
+        turn_lock_end_write(&p.lock);
+    }
+    (void)pthread_join(writer, NULL);
+    assert_int_equal(p.a, 7);
+    turn_lock_done(&p.lock);
 }
 
 /* Long enough inside for the writer to fall asleep; the last one to leave wakes it. */
@@ -125,5 +144,6 @@ static void a_writer_sleeps_until_readers_left(void **state)
 int main(void)
 {
     return TEST_RUN(T(nobody_sees_half_a_step), T(a_reader_gets_in_while_the_writer_keeps_its_turn),
+                    T(a_writer_gets_its_turn_although_another_goes_on),
                     T(a_writer_sleeps_until_readers_left));
 }
