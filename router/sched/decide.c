@@ -23,6 +23,9 @@ static const uint64_t *tracked_sequence(struct scheduler *s, const struct route_
     return s->fresh_hashes;
 }
 
+/* As the reference takes it where it is not set, or 0. */
+enum { ACCELERATOR_RATIO = 8 };
+
 /* --- what is known of the candidates -----------------------------------------------------------
  */
 
@@ -32,6 +35,17 @@ static bool predicts(const struct route_conf *c)
     return !c->use_kv_events || c->predicted_ttl_ms > 0;
 }
 
+/* What was just routed there counts as if it had been reported. */
+static void add_predicted(struct scheduler *s, const struct route_request *q)
+{
+    size_t n_slots = worker_table_end(s->workers);
+
+    (void)approx_index_match(s->approx, q->local, q->n_blocks, q->now_ns / NS_PER_MS, s->shared,
+                             n_slots);
+    for (size_t slot = 0; slot < n_slots; slot++)
+        s->scores[slot] = MAX(s->scores[slot], s->shared[slot]);
+}
+
 void scheduler_match_prompt(struct scheduler *s, const struct route_request *q)
 {
     const struct route_conf *c = &s->conf;
@@ -39,6 +53,12 @@ void scheduler_match_prompt(struct scheduler *s, const struct route_request *q)
     uint64_t now_ms = q->now_ns / NS_PER_MS;
 
     s->n_reach = 0;
+    if (q->matches && q->matches->told && !c->load_aware) {
+        scheduler_take_matches(s, q);
+        if (c->remote == ROUTE_REMOTE_EVENTS && c->predicted_ttl_ms > 0)
+            add_predicted(s, q);
+        return;
+    }
     if (c->load_aware)
         memset(s->scores, 0, n_slots * sizeof(*s->scores));
     else if (!c->use_kv_events)
@@ -51,12 +71,8 @@ void scheduler_match_prompt(struct scheduler *s, const struct route_request *q)
         scheduler_match_tiers(s, q);
     if (s->n_dead && c->event_fallback)
         scheduler_match_guesses(s, q);
-    if (!predicts(c))
-        return;
-    /* What was just routed there counts as if it had been reported. */
-    (void)approx_index_match(s->approx, q->local, q->n_blocks, now_ms, s->shared, n_slots);
-    for (size_t slot = 0; slot < n_slots; slot++)
-        s->scores[slot] = MAX(s->scores[slot], s->shared[slot]);
+    if (predicts(c))
+        add_predicted(s, q);
 }
 
 static uint64_t tree_size(const struct scheduler *s, uint32_t slot)
@@ -81,6 +97,7 @@ static void fill_candidate(const struct scheduler *s, const struct route_request
     ret->host_blocks = ret->disk_blocks = 0;
     if (s->n_reach)
         scheduler_fill_tiers(s, slot, ret);
+    ret->shared_blocks = q->shared ? shared_hits_from(q->shared, s->scores[slot]) : 0;
     ret->tree_size = s->scores[slot] ? tree_size(s, slot) : 0;
     ret->new_blocks = n_blocks - s->shared[slot];
     ret->requests = load->requests;
@@ -93,6 +110,7 @@ static void fill_candidate(const struct scheduler *s, const struct route_request
     ret->confidence = 1 - t->doubt;
     ret->slowness = learned_slowness(l, slot);
     ret->lifetime = learned_lifetime(l, slot);
+    ret->on_cpu = t->on_cpu;
 }
 
 static void reserve_candidates(struct route_decision *d, size_t n)
@@ -121,12 +139,21 @@ static void add_unheard(const struct unheard *u, struct route_decision *d)
 
 static void sum_up(struct route_decision *d)
 {
-    uint64_t n_requests = 0, least = UINT64_MAX;
+    uint64_t n_requests = 0, n_on_cpus = 0, least = UINT64_MAX;
+    uint32_t n_cpus = 0;
 
     for (size_t i = 0; i < d->n_candidates; i++) {
-        n_requests += d->candidates[i].requests;
-        least = MIN(least, d->candidates[i].prefill_tokens);
+        const struct route_candidate *c = &d->candidates[i];
+
+        n_requests += c->requests;
+        n_on_cpus += c->on_cpu ? c->requests : 0;
+        n_cpus += c->on_cpu;
+        least = MIN(least, c->prefill_tokens);
     }
+    d->inputs.cpus = n_cpus;
+    d->inputs.accelerators = (uint32_t)d->n_candidates - n_cpus;
+    d->inputs.cpu_requests = n_on_cpus;
+    d->inputs.accelerator_requests = n_requests - n_on_cpus;
     d->inputs.mean_requests = (double)n_requests / (double)d->n_candidates;
     d->inputs.min_prefill_tokens = least;
 }
@@ -140,7 +167,8 @@ static void fill_candidates(struct scheduler *s, const struct route_request *q,
     uint64_t start = q->clock ? q->clock() : 0;
 
     scheduler_match_prompt(s, q);
-    d->match_ns = q->clock ? q->clock() - start : 0;
+    d->match_at_ns = start - (q->matches ? q->matches->took_ns : 0);
+    d->match_ns = (q->clock ? q->clock() - start : 0) + (q->matches ? q->matches->took_ns : 0);
     sequences_shared(s->sequences, sequence, n_blocks, s->shared, n_slots);
     reserve_candidates(d, s->n_eligible);
     for (size_t i = 0; i < d->n_candidates; i++)
@@ -168,7 +196,9 @@ static void set_weights(struct policy_inputs *in, const struct route_conf *c,
     in->credit_decay = c->credit_decay;
     in->host_weight = c->host_weight;
     in->disk_weight = c->disk_weight;
+    in->shared_weight = q->shared ? c->shared_weight : 0;
     in->active_request_weight = c->active_request_weight;
+    in->accelerator_ratio = c->accelerator_ratio ? c->accelerator_ratio : ACCELERATOR_RATIO;
     in->track_prefill_tokens = c->track_prefill_tokens && !q->no_prefill_tokens;
 }
 
@@ -223,6 +253,12 @@ static void tell_booked(struct scheduler *s, const struct route_request *q,
             o->booked(o, &b);
 }
 
+/* Blocks of the engine that may hold a prompt's blocks: one has its rest, as 1.6.1 counts. */
+static size_t room_beside_rest(const struct route_candidate *c, const struct policy_inputs *in)
+{
+    return c->total_kv_blocks - (in->isl % in->block_size != 0);
+}
+
 static struct booking *book(struct scheduler *s, const struct route_request *q,
                             const struct route_decision *d, const uint64_t *sequence)
 {
@@ -232,7 +268,8 @@ static struct booking *book(struct scheduler *s, const struct route_request *q,
         .sequence = sequence,
         .n_blocks = q->n_blocks,
         .isl = q->isl,
-        .cached_tokens = policy_credited_tokens(d->policy, chosen, &d->inputs),
+        .cached_tokens = q->to_compute ? q->isl - MIN(*q->to_compute, q->isl)
+                                       : policy_credited_tokens(d->policy, chosen, &d->inputs),
         .max_num_seqs = chosen->max_num_seqs,
         .no_prefill = !d->inputs.track_prefill_tokens,
         .now_ns = q->now_ns,
@@ -244,6 +281,8 @@ static struct booking *book(struct scheduler *s, const struct route_request *q,
     if (predicts(&s->conf))
         approx_index_insert(s->approx, chosen->slot, q->local, q->sequence, q->n_blocks,
                             q->now_ns / NS_PER_MS);
+    if (scheduler_keeps_used(&s->conf) && chosen->total_kv_blocks)
+        approx_index_keep(s->approx, chosen->slot, room_beside_rest(chosen, &d->inputs));
     scheduler_guess(s, chosen->slot, q);
     b = sequences_book(s->sequences, &spec);
     tell_booked(s, q, chosen, &spec, b);
@@ -264,7 +303,7 @@ struct booking *scheduler_book_remote(struct scheduler *s, const struct route_bo
         .now_ns = now_ns,
     };
 
-    if (slot == WORKER_SLOT_NONE || !s->targets[slot].known)
+    if (!scheduler_knows(s, b->worker))
         return NULL;
     sequences_shared(s->sequences, b->sequence, b->n_blocks, s->shared,
                      worker_table_end(s->workers));
@@ -292,6 +331,9 @@ int scheduler_route(struct scheduler *s, const struct route_request *q,
     d->policy = policy_of(&s->conf);
     d->inputs = inputs_of(s, q);
     d->isl_blocks = (q->isl + s->block_size - 1) / s->block_size;
+    d->shared_asked = q->shared != NULL;
+    d->n_pages = q->shared ? q->shared->n_pages : 0;
+    d->shared_pages = q->shared ? shared_hits_from(q->shared, 0) : 0;
 
     (void)sequences_expire(s->sequences, q->now_ns);
     d->n_candidates = 0;

@@ -56,6 +56,11 @@ static const struct field INPUTS[] = {
     FIELD(U64, policy_inputs, turn),
     FIELD(F64, policy_inputs, mean_requests),
     FIELD(U64, policy_inputs, min_prefill_tokens),
+    FIELD(U32, policy_inputs, cpus),
+    FIELD(U32, policy_inputs, accelerators),
+    FIELD(U64, policy_inputs, cpu_requests),
+    FIELD(U64, policy_inputs, accelerator_requests),
+    FIELD(U64, policy_inputs, accelerator_ratio),
     FIELD(F64, policy_inputs, seconds_per_token),
     FIELD(F64, policy_inputs, temperature),
     FIELD(F64, policy_inputs, overlap_weight),
@@ -63,6 +68,7 @@ static const struct field INPUTS[] = {
     FIELD(F64, policy_inputs, credit_decay),
     FIELD(F64, policy_inputs, host_weight),
     FIELD(F64, policy_inputs, disk_weight),
+    FIELD(F64, policy_inputs, shared_weight),
     FIELD(F64, policy_inputs, prefill_load_scale),
     FIELD(F64, policy_inputs, active_request_weight),
     FIELD(BOOL, policy_inputs, track_prefill_tokens),
@@ -75,7 +81,8 @@ static const struct field SEEN[] = {
     FIELD(U64, route_candidate, max_num_seqs),   FIELD(U64, route_candidate, total_kv_blocks),
     FIELD(U64, route_candidate, queued_tokens),  FIELD(F64, route_candidate, preference),
     FIELD(F64, route_candidate, confidence),     FIELD(F64, route_candidate, slowness),
-    FIELD(F64, route_candidate, lifetime),
+    FIELD(F64, route_candidate, lifetime),       FIELD(BOOL, route_candidate, on_cpu),
+    FIELD(U32, route_candidate, shared_blocks),
 };
 static const struct field WORKER[] = {
     FIELD(U64, worker_rank, worker_id),
@@ -94,8 +101,8 @@ static const struct field SHADOW[] = {
 
 /* Whoever adds a member that a policy looks at has to add it above: replays would differ. */
 _Static_assert(sizeof(struct policy_pick) == 48, "PICK names every member but tied");
-_Static_assert(sizeof(struct policy_inputs) == 120, "INPUTS names every member");
-_Static_assert(sizeof(struct route_candidate) == 120,
+_Static_assert(sizeof(struct policy_inputs) == 160, "INPUTS names every member");
+_Static_assert(sizeof(struct route_candidate) == 128,
                "SEEN names every member but worker and slot");
 
 static void put_field(struct json_put *j, const struct field *f, const void *owner)
@@ -305,6 +312,10 @@ void decision_record_put_json(struct buf *out, const struct decision_record *r)
     if (r->more_candidates)
         put_pick(&j, r);
     PUT_FIELDS(&j, CHOICE, r);
+    if (r->index != DECISION_INDEX_OWN) {
+        json_put_key(&j, "index");
+        json_put_cstr(&j, decision_index_word(r->index));
+    }
     put_outcome(&j, &r->outcome);
     json_put_key(&j, "candidates");
     json_put_array(&j);
@@ -355,6 +366,11 @@ static const char *result_word(size_t i)
 static const char *end_word(size_t i)
 {
     return decision_end_word((enum decision_end)i);
+}
+
+static const char *index_word(size_t i)
+{
+    return decision_index_word((enum decision_index)i);
 }
 
 static const char *reject_word(size_t i)
@@ -534,6 +550,9 @@ static void pull_member(struct json_pull *p, struct str key, struct decision_rec
         r->result = (int)pull_word(p, result_word, ROUTE_RESULTS, "no such result");
     else if (str_is(key, "mode"))
         r->mode = (enum route_mode)pull_word(p, mode_word, ROUTE_KV + 1, "no such mode");
+    else if (str_is(key, "index"))
+        r->index =
+            (enum decision_index)pull_word(p, index_word, DECISION_INDEX_LOST + 1, "no such index");
     else if (str_is(key, "policy"))
         r->policy = pull_policy(p);
     else if (str_is(key, "inputs"))

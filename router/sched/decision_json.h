@@ -6,11 +6,11 @@
  * that reads back the same. Keys, in this order:
  *
  *     v seq time_ms request_id model worker_type attempt result mode policy inputs pinned query_only tied
- *     isl_blocks chosen runner_up margin index_age_ms predicted_cached_tokens outcome candidates
+ *     isl_blocks chosen runner_up margin index_age_ms predicted_cached_tokens index outcome candidates
  *     more_candidates rejected more_rejected shadows
  *
  * `chosen` and `runner_up` are worker, rank and `at`, the index in `candidates`; null = none. What is
- * not known is null. A reader takes unknown keys as from a newer writer and passes over them.
+ * not known is null; `index` is left out where it is "own". A reader takes unknown keys as from a newer writer and passes over them.
  */
 #pragma once
 

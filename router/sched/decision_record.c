@@ -123,6 +123,9 @@ void decision_record_fill(struct decision_record *ret, const struct route_reques
     r->inputs = d->inputs;
     r->pinned = q->pinned;
     r->query_only = q->query_only;
+    r->index = !q->matches        ? DECISION_INDEX_OWN
+               : q->matches->told ? DECISION_INDEX_REMOTE
+                                  : DECISION_INDEX_LOST;
     r->pick = (struct policy_pick){.n = 0};
     r->isl_blocks = d->isl_blocks;
     r->chosen = r->other = r->runner_up = DECISION_NONE;
@@ -151,4 +154,15 @@ const char *decision_end_word(enum decision_end end)
     };
 
     return words[end];
+}
+
+const char *decision_index_word(enum decision_index index)
+{
+    static const char *const words[] = {
+        [DECISION_INDEX_OWN] = "own",
+        [DECISION_INDEX_REMOTE] = "remote",
+        [DECISION_INDEX_LOST] = "remote-lost",
+    };
+
+    return words[index];
 }

@@ -43,6 +43,13 @@ enum decision_end {
     DECISION_NOT_SENT,    /* nobody could be chosen, or the choice was only asked for */
 };
 
+/* What said what is cached where. */
+enum decision_index {
+    DECISION_INDEX_OWN,
+    DECISION_INDEX_REMOTE, /* the router that keeps the index */
+    DECISION_INDEX_LOST,   /* it should have, and did not: this router went by its own placements */
+};
+
 struct decision_outcome {
     enum decision_end ended;
     uint64_t cached_tokens; /* that the engine reported; DECISION_UNKNOWN */
@@ -74,6 +81,7 @@ struct decision_record {
     const struct policy *policy;
     struct policy_inputs inputs;
     bool pinned, query_only;
+    enum decision_index index;
     struct policy_pick pick; /* among all candidates, those that were not kept included */
     uint32_t isl_blocks;
     uint32_t chosen, runner_up; /* indices of candidates, or DECISION_NONE */
@@ -110,3 +118,4 @@ void decision_record_put_text(struct buf *out, const struct decision_record *r);
 
 const char *decision_result_word(int result); /* "chosen", "no-workers" … */
 const char *decision_end_word(enum decision_end end);
+const char *decision_index_word(enum decision_index index); /* "own", "remote", "remote-lost" */

@@ -41,11 +41,17 @@ static inline void sample_decision(struct decision_sample *s, const struct polic
                                          .mean_requests = (double)(seed % 100) / 7,
                                          .min_prefill_tokens = seed % 50,
                                          .seconds_per_token = 1e-4 / 3,
+                                         .cpus = (uint32_t)(n / 2),
+                                         .accelerators = (uint32_t)(n - n / 2),
+                                         .cpu_requests = seed % 11,
+                                         .accelerator_requests = seed % 97,
+                                         .accelerator_ratio = 1 + seed % 8,
                                          .overlap_weight = 1.0 / (double)(1 + seed % 7),
                                          .overlap_credit = 1.0 / (double)(1 + seed % 5),
                                          .credit_decay = 0.3,
                                          .host_weight = 0.75,
                                          .disk_weight = 0.25,
+                                         .shared_weight = 0.5,
                                          .prefill_load_scale = 1.1,
                                          .active_request_weight = 0.2,
                                          .track_prefill_tokens = true};
@@ -55,6 +61,7 @@ static inline void sample_decision(struct decision_sample *s, const struct polic
             (struct route_candidate){.worker = {sample_next(&seed), (uint32_t)(i % 3)},
                                      .slot = (uint32_t)i,
                                      .overlap_blocks = (uint32_t)(sample_next(&seed) % 40),
+                                     .shared_blocks = (uint32_t)(i * 7 % 23),
                                      .new_blocks = (uint32_t)(sample_next(&seed) % 300),
                                      .requests = (uint32_t)(sample_next(&seed) % 9),
                                      .tree_size = sample_next(&seed) % 3,
@@ -65,6 +72,7 @@ static inline void sample_decision(struct decision_sample *s, const struct polic
                                      .lifetime = 1 + (double)(sample_next(&seed) % 99) / 7,
                                      .active_blocks = sample_next(&seed) % 999,
                                      .max_num_seqs = 256,
+                                     .on_cpu = i % 2,
                                      .total_kv_blocks = 16384};
     }
     for (size_t i = 0; i < s->d.n_rejections; i++)

@@ -28,10 +28,10 @@ const char *decision_result_word(int result)
 /* --- what made the difference ------------------------------------------------------------------
  */
 
-enum input_type { INPUT_U32, INPUT_U64, INPUT_F64 };
+enum input_type { INPUT_U32, INPUT_U64, INPUT_F64, INPUT_BOOL };
 
 struct input {
-    const char *words; /* "it has 68 <words> against 54" */
+    const char *words; /* "it has 68 <words> against 54", "it does not <words>" */
     size_t offset;
     enum input_type type;
 };
@@ -44,6 +44,7 @@ static const struct input INPUTS[] = {
     INPUT(U32, overlap_blocks, "cached blocks"),
     INPUT(U32, host_blocks, "blocks in host memory"),
     INPUT(U32, disk_blocks, "blocks on disk"),
+    INPUT(U32, shared_blocks, "more blocks in the shared cache"),
     INPUT(U64, prefill_tokens, "prompt tokens still to be computed"),
     INPUT(U64, queued_tokens, "prompt tokens in the queue"),
     INPUT(U64, active_blocks, "blocks of running requests"),
@@ -54,6 +55,7 @@ static const struct input INPUTS[] = {
     INPUT(F64, lifetime, "seconds per answer"),
     INPUT(F64, confidence, "confidence in its events"),
     INPUT(F64, preference, "of the preferred taints' weights"),
+    INPUT(BOOL, on_cpu, "run on a CPU"),
 };
 
 static double input_of(const struct route_candidate *c, const struct input *in)
@@ -65,6 +67,8 @@ static double input_of(const struct route_candidate *c, const struct input *in)
         return *(const uint32_t *)at;
     case INPUT_U64:
         return (double)*(const uint64_t *)at;
+    case INPUT_BOOL:
+        return *(const bool *)at;
     case INPUT_F64:
         break;
     }
@@ -74,8 +78,12 @@ static double input_of(const struct route_candidate *c, const struct input *in)
 static void take_input(struct route_candidate *c, const struct route_candidate *from,
                        const struct input *in)
 {
-    memcpy((char *)c + in->offset, (const char *)from + in->offset,
-           in->type == INPUT_U32 ? sizeof(uint32_t) : sizeof(uint64_t));
+    static const size_t sizes[] = {[INPUT_U32] = sizeof(uint32_t),
+                                   [INPUT_U64] = sizeof(uint64_t),
+                                   [INPUT_F64] = sizeof(double),
+                                   [INPUT_BOOL] = sizeof(bool)};
+
+    memcpy((char *)c + in->offset, (const char *)from + in->offset, sizes[in->type]);
 }
 
 /* How much worse the chosen one would score with this input of the runner-up. */
@@ -123,10 +131,14 @@ static void put_comparison(struct buf *out, const struct decision_record *r)
     buf_printf(out, " with score %.3f, %.3f below the runner-up ", c->score.logit, r->margin);
     put_worker(out, other->seen.worker);
     in = decisive_input(r, &w);
-    if (in)
-        buf_printf(out,
-                   ": it has %.9g %s against %.9g, which is worth %.3f and made the difference",
-                   input_of(&c->seen, in), in->words, input_of(&other->seen, in), w);
+    if (!in)
+        return;
+    if (in->type == INPUT_BOOL)
+        buf_printf(out, ": it does %s%s", input_of(&c->seen, in) != 0 ? "" : "not ", in->words);
+    else
+        buf_printf(out, ": it has %.9g %s against %.9g", input_of(&c->seen, in), in->words,
+                   input_of(&other->seen, in));
+    buf_printf(out, ", which is worth %.3f and made the difference", w);
 }
 
 static size_t count_equal_scores(const struct decision_record *r)
@@ -237,6 +249,10 @@ void decision_record_put_text(struct buf *out, const struct decision_record *r)
                r->model, ROUTE_MODE_WORDS[r->mode], r->policy->name, r->attempt, r->inputs.isl);
     if (r->index_age_ms != DECISION_UNKNOWN)
         buf_printf(out, ", last KV event %.1f s ago", (double)r->index_age_ms / 1e3);
+    if (r->index == DECISION_INDEX_REMOTE)
+        buf_put_cstr(out, ", caches as the remote indexer told them");
+    else if (r->index == DECISION_INDEX_LOST)
+        buf_put_cstr(out, ", the remote indexer did not answer: caches by what this router placed");
     buf_put_char(out, '\n');
     put_candidates(out, r);
     put_shadows(out, r);

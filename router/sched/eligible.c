@@ -145,7 +145,15 @@ static int nobody(const struct route_request *q, const struct route_decision *d)
     return q->pinned ? ROUTE_NO_SUCH_PIN : ROUTE_NO_WORKERS;
 }
 
-/* A session stays where it was while it can; else the choice is free. */
+static bool is_busy(const struct route_decision *d, struct worker_rank w)
+{
+    for (size_t i = 0; i < d->n_rejections; i++)
+        if (d->rejections[i].why == ROUTE_REJECT_BUSY && worker_rank_eq(d->rejections[i].worker, w))
+            return true;
+    return false;
+}
+
+/* A session stays where it was while it can; else the choice is free, unless it is to wait. */
 static void keep_binding(struct scheduler *s, const struct route_request *q,
                          struct route_decision *d)
 {
@@ -154,13 +162,14 @@ static void keep_binding(struct scheduler *s, const struct route_request *q,
     for (size_t i = 0; i < s->n_eligible; i++)
         if (worker_rank_eq(s->targets[s->eligible[i]].worker, q->binding))
             bound = s->eligible[i];
-    if (bound == WORKER_SLOT_NONE)
+    if (bound == WORKER_SLOT_NONE &&
+        (s->conf.affinity_mode == AFFINITY_SOFT || !is_busy(d, q->binding)))
         return;
     for (size_t i = 0; i < s->n_eligible; i++)
         if (s->eligible[i] != bound)
             add_rejection(d, s->targets[s->eligible[i]].worker, ROUTE_REJECT_SESSION);
     s->eligible[0] = bound;
-    s->n_eligible = 1;
+    s->n_eligible = bound != WORKER_SLOT_NONE;
 }
 
 /* Whether the request and the configuration give any reason to reject somebody. */

@@ -10,6 +10,7 @@ static const struct policy *const MODES[] = {
     [ROUTE_RANDOM] = &POLICY_RANDOM,
     [ROUTE_POWER_OF_TWO] = &POLICY_POWER_OF_TWO,
     [ROUTE_LEAST_LOADED] = &POLICY_LEAST_LOADED,
+    [ROUTE_DEVICE_AWARE] = &POLICY_DEVICE_AWARE,
     [ROUTE_DIRECT] = &POLICY_DIRECT,
     [ROUTE_KV] = NULL, /* which of those below says route_conf.policy */
 };

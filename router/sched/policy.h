@@ -41,6 +41,8 @@ struct route_candidate {
     double preference;                 /* sum of the weights of preferred taints that it has */
     double confidence;                 /* 0..1: how far its overlap is believed */
     double slowness, lifetime;         /* learned (learned.h): 1 = as the fleet; seconds */
+    uint32_t shared_blocks;            /* behind overlap_blocks, in the cache that all share */
+    bool on_cpu;                       /* its record says so; all others are accelerators */
 };
 
 /* What is the same for every candidate of one decision. */
@@ -52,12 +54,16 @@ struct policy_inputs {
     /* Over the candidates. */
     double mean_requests;
     uint64_t min_prefill_tokens;
+    uint32_t cpus, accelerators; /* candidates of either kind, and what runs there */
+    uint64_t cpu_requests, accelerator_requests;
     double seconds_per_token; /* learned over all workers */
     /* From the configuration or the request. */
     double temperature, overlap_weight;
     double overlap_credit, credit_decay, host_weight, disk_weight;
+    double shared_weight; /* 0: no cache is shared */
     double prefill_load_scale, active_request_weight;
-    bool track_prefill_tokens; /* false: prompts are computed elsewhere */
+    uint64_t accelerator_ratio; /* >= 1 */
+    bool track_prefill_tokens;  /* false: prompts are computed elsewhere */
 };
 
 enum { POLICY_TERMS_MAX = 6 };
@@ -108,7 +114,8 @@ struct policy {
 
 /* Every policy there is: modes other than kv are policies that do not look at costs. */
 extern const struct policy POLICY_ROUND_ROBIN, POLICY_RANDOM, POLICY_POWER_OF_TWO,
-    POLICY_LEAST_LOADED, POLICY_DIRECT, POLICY_DYNAMO, POLICY_DYNAMO_1, POLICY_MARGINAL;
+    POLICY_LEAST_LOADED, POLICY_DEVICE_AWARE, POLICY_DIRECT, POLICY_DYNAMO, POLICY_DYNAMO_1,
+    POLICY_MARGINAL;
 
 /* By name, in the words of the configuration; NULL when there is none of that name. */
 const struct policy *policy_find(struct str name);

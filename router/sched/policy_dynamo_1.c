@@ -28,6 +28,12 @@ static double decay_of(const struct route_candidate *c, const struct policy_inpu
     return 1 / (1 + in->credit_decay * (excess / MAX(request_blocks, 1u)));
 }
 
+/* As in 1.6.1, which does not ask about the cache where those of workers count for nothing. */
+static double shared_cache(const struct route_candidate *c, const struct policy_inputs *in)
+{
+    return in->overlap_credit > 0 ? in->shared_weight * c->shared_blocks : 0;
+}
+
 static double slower_tiers(const struct route_candidate *c, const struct policy_inputs *in)
 {
     return in->host_weight * c->host_blocks + in->disk_weight * c->disk_blocks;
@@ -46,7 +52,7 @@ static void score_one(const struct route_candidate *c, const struct policy_input
 
     t[CREDIT_DECAY] = decay_of(c, in);
     t[OVERLAP_CREDIT] = in->overlap_credit * t[CREDIT_DECAY] * (c->overlap_blocks * c->confidence) +
-                        slower_tiers(c, in);
+                        slower_tiers(c, in) + shared_cache(c, in);
     t[RAW_PREFILL_BLOCKS] =
         in->track_prefill_tokens ? (double)(c->prefill_tokens + in->isl) / in->block_size : 0;
     t[ADJUSTED_PREFILL_BLOCKS] = MAX(0, t[RAW_PREFILL_BLOCKS] - t[OVERLAP_CREDIT]);
@@ -88,6 +94,9 @@ static void put(const struct route_candidate *c, const struct route_score *s,
                    in->prefill_load_scale, t[ADJUSTED_PREFILL_BLOCKS], t[DECODE_BLOCKS],
                    t[ACTIVE_REQUEST_COST], t[RAW_PREFILL_BLOCKS], t[OVERLAP_CREDIT],
                    t[CREDIT_DECAY]);
+    if (in->shared_weight > 0)
+        buf_printf(out, " (%.3f of the overlap_credit_blocks in the shared cache)",
+                   shared_cache(c, in));
     policy_put_preference(c, out);
 }
 

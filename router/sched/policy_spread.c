@@ -116,6 +116,44 @@ static bool least_follows(const struct policy_part *part, const struct policy_in
            policy_draw_follows(in->random, pick, n_before, n_lowest);
 }
 
+/* --- fewest requests, on CPUs or on accelerators ------------------------------------------------
+ */
+
+static uint64_t product(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+
+    return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
+}
+
+/* CPUs take their share of what runs on accelerators, rounded down: the first request of an idle
+ * fleet goes to one of these. */
+static bool is_turn_of_cpus(const struct policy_inputs *in)
+{
+    uint64_t share;
+
+    if (in->cpus == 0 || in->accelerators == 0)
+        return in->cpus > 0;
+    share = product(in->accelerator_requests, in->cpus) /
+            product(MAX(in->accelerator_ratio, UINT64_C(1)), in->accelerators);
+    return in->cpu_requests < share;
+}
+
+/* More than any number of requests, and still exact when one is added. */
+static const double OUT_OF_TURN = 1e9;
+
+static void score_device_requests(const struct route_candidate *candidates, size_t n,
+                                  const struct policy_inputs *in, struct route_score *ret)
+{
+    bool cpus = is_turn_of_cpus(in);
+
+    for (size_t i = 0; i < n; i++) {
+        ret[i].terms[0] = candidates[i].requests;
+        ret[i].terms[1] = candidates[i].on_cpu == cpus ? 0 : OUT_OF_TURN;
+        ret[i].logit = ret[i].terms[0] + ret[i].terms[1];
+    }
+}
+
 const struct policy POLICY_ROUND_ROBIN = {
     .name = "round-robin", .pick = pick_in_turn, .follows = turn_follows};
 const struct policy POLICY_RANDOM = {
@@ -128,6 +166,11 @@ const struct policy POLICY_POWER_OF_TWO = {.name = "power-of-two",
 const struct policy POLICY_LEAST_LOADED = {.name = "least-loaded",
                                            .terms = {"requests"},
                                            .score = score_requests,
+                                           .pick = pick_least,
+                                           .follows = least_follows};
+const struct policy POLICY_DEVICE_AWARE = {.name = "device-aware-weighted",
+                                           .terms = {"requests", "out_of_turn"},
+                                           .score = score_device_requests,
                                            .pick = pick_least,
                                            .follows = least_follows};
 /* The request's pin leaves one candidate; the eligibility stage refuses requests without one. */

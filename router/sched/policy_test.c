@@ -102,6 +102,67 @@ static void power_of_two_takes_the_less_loaded_of_two(void **state)
     assert_int_equal(pick(&POLICY_POWER_OF_TWO, c, s, 1, UINT64_MAX, &tied), 0);
 }
 
+/* The turn of a fleet of two CPUs and an accelerator: 'c' or 'a'. */
+static char turn(struct policy_inputs in)
+{
+    struct route_candidate c[3] = {
+        {.on_cpu = true, .requests = 5}, {.requests = 90}, {.on_cpu = true}};
+    struct route_score s[3];
+    bool tied;
+    size_t at;
+
+    POLICY_DEVICE_AWARE.score(c, 3, &in, s);
+    at = pick(&POLICY_DEVICE_AWARE, c, s, 3, 0, &tied);
+    assert_false(tied);
+    assert_int_not_equal(at, 0); /* the other CPU has less to do */
+    return at == 1 ? 'a' : 'c';
+}
+
+/* CPUs while they run less than accelerator requests * CPUs / (ratio * accelerators), rounded down. */
+static void cpus_take_their_share_of_what_accelerators_run(void **state)
+{
+    struct policy_inputs in = {.cpus = 2, .accelerators = 1, .accelerator_ratio = 8};
+
+    (void)state;
+    assert_int_equal(turn(in), 'a');
+    in.accelerator_requests = 3;
+    assert_int_equal(turn(in), 'a');
+    in.accelerator_requests = 4;
+    assert_int_equal(turn(in), 'c');
+    in.cpu_requests = 1;
+    assert_int_equal(turn(in), 'a');
+    in.accelerator_requests = 8;
+    assert_int_equal(turn(in), 'c');
+    in.accelerators = 4;
+    in.accelerator_requests = 31;
+    assert_int_equal(turn(in), 'a');
+    in.accelerator_requests = 32;
+    assert_int_equal(turn(in), 'c');
+    in.accelerator_ratio = UINT64_MAX;
+    in.cpu_requests = 0;
+    assert_int_equal(turn(in), 'a');
+    in.accelerator_ratio = 0; /* of a record that was made up */
+    assert_int_equal(turn(in), 'c');
+}
+
+/* Of one kind alone the least loaded: what a record tells of the other kind does not matter. */
+static void without_cpus_or_accelerators_the_least_loaded_is_chosen(void **state)
+{
+    struct route_candidate c[2] = {{.requests = 2}, {.requests = 1}};
+    struct policy_inputs in = {.accelerators = 2, .accelerator_ratio = 8};
+    struct route_score s[2];
+    bool tied;
+
+    (void)state;
+    POLICY_DEVICE_AWARE.score(c, 2, &in, s);
+    assert_int_equal(pick(&POLICY_DEVICE_AWARE, c, s, 2, 0, &tied), 1);
+    assert_true(s[0].logit == 2 && s[1].logit == 1);
+    c[0].on_cpu = c[1].on_cpu = true;
+    in = (struct policy_inputs){.cpus = 2, .accelerator_ratio = 8, .cpu_requests = 3};
+    POLICY_DEVICE_AWARE.score(c, 2, &in, s);
+    assert_true(s[0].logit == 2 && s[1].logit == 1);
+}
+
 /* --- formula lines ----------------------------------------------------------------------------
  */
 
@@ -267,6 +328,42 @@ static void lines_of_each_policy(void **state)
         "(97 + 68 * (1 + 0.1 * 5)) + 6265.234 + 24287.187");
 }
 
+/* 328 tokens, of which the shared cache holds 10 blocks more than the worker: 1.6.1's scores. */
+static void the_shared_cache_counts_as_in_1_6(void **state)
+{
+    static const struct {
+        double weight, credit, scale, logit;
+        bool no_prefill;
+    } cases[] = {
+        {0, 1, 1, 40.5, false},     {0.5, 1, 1, 35.5, false}, {0.25, 1, 1, 38, false},
+        {0.5, 0, 1, 40.5, false},   {0.5, 1, 2, 51, false},   {0.5, 1, 1, 15, true},
+        {0.5, 0.1, 1, 35.5, false},
+    };
+    struct route_candidate c = {.shared_blocks = 10, .new_blocks = 20, .confidence = 1};
+    struct route_score s;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct policy_inputs in = {.block_size = 16,
+                                         .isl = 328,
+                                         .shared_weight = cases[i].weight,
+                                         .overlap_credit = cases[i].credit,
+                                         .prefill_load_scale = cases[i].scale,
+                                         .track_prefill_tokens = !cases[i].no_prefill};
+        AUTO(buf_done) struct buf line = BUF_NULL;
+
+        POLICY_DYNAMO_1.score(&c, 1, &in, &s);
+        if (s.logit != cases[i].logit)
+            fail_msg("case %zu: %f", i, s.logit);
+        POLICY_DYNAMO_1.put(&c, &s, &in, &line);
+        assert_int_equal(strstr(buf_cstr(&line), "in the shared cache") != NULL,
+                         cases[i].weight > 0);
+        assert_int_equal(policy_credited_tokens(&POLICY_DYNAMO_1, &c, &in), 0);
+        POLICY_DYNAMO.score(&c, 1, &in, &s);
+        assert_float_equal(s.logit, 20, 0);
+    }
+}
+
 /* All chance comes from inputs.random: the same 300 decisions have the same picks and the same bits
  * of scores on every machine. */
 static void a_seeded_run_is_the_same_everywhere(void **state)
@@ -326,6 +423,9 @@ int main(void)
     return TEST_RUN(T(ties_go_to_the_smaller_tree_then_to_chance),
                     T(temperature_draws_from_softmax), T(least_loaded_draws_among_the_least),
                     T(power_of_two_takes_the_less_loaded_of_two),
+                    T(cpus_take_their_share_of_what_accelerators_run),
+                    T(without_cpus_or_accelerators_the_least_loaded_is_chosen),
                     T(numbers_of_a_line_compute_to_its_score), T(lines_of_each_policy),
-                    T(a_seeded_run_is_the_same_everywhere), T(policies_are_found_by_their_words));
+                    T(the_shared_cache_counts_as_in_1_6), T(a_seeded_run_is_the_same_everywhere),
+                    T(policies_are_found_by_their_words));
 }

@@ -4,8 +4,12 @@
 #include <stddef.h>
 
 const char *const ROUTE_MODE_WORDS[] = {
-    "round-robin", "random", "power-of-two", "least-loaded", "direct", "kv", NULL};
+    "round-robin",           "random", "power-of-two", "least-loaded",
+    "device-aware-weighted", "direct", "kv",           NULL};
 const char *const ROUTE_POLICY_WORDS[] = {"dynamo", "dynamo-1.x", "marginal", NULL};
-const char *const ROUTE_SHADOW_WORDS[] = {"round-robin",  "random", "power-of-two",
-                                          "least-loaded", "dynamo", "dynamo-1.x",
-                                          "marginal",     NULL};
+const char *const APPROX_POLICY_WORDS[] = {"ttl", "lru", NULL};
+const char *const AFFINITY_MODE_WORDS[] = {"hard", "soft", NULL};
+const char *const ROUTE_SHADOW_WORDS[] = {
+    "round-robin", "random",     "power-of-two", "least-loaded",
+    "dynamo",      "dynamo-1.x", "marginal",     "device-aware-weighted",
+    NULL};

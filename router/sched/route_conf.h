@@ -16,6 +16,7 @@ enum route_mode {
     ROUTE_RANDOM,
     ROUTE_POWER_OF_TWO,
     ROUTE_LEAST_LOADED,
+    ROUTE_DEVICE_AWARE,
     ROUTE_DIRECT,
     ROUTE_KV
 };
@@ -23,20 +24,33 @@ enum route_mode {
 /* What mode kv chooses by. */
 enum route_policy { ROUTE_POLICY_DYNAMO, ROUTE_POLICY_DYNAMO_1, ROUTE_POLICY_MARGINAL };
 
+/* What ends a prediction, without events. */
+enum approx_policy { APPROX_TTL, APPROX_LRU };
+/* Whether a session waits for its worker, or goes elsewhere when that is busy. */
+enum affinity_mode { AFFINITY_HARD, AFFINITY_SOFT };
+/* Whether a router beside this one keeps the index (--use-remote-indexer), and what it goes by. */
+enum route_remote { ROUTE_REMOTE_NOT, ROUTE_REMOTE_EVENTS, ROUTE_REMOTE_WRITES };
+/* Where a cache that all workers share is. */
+enum shared_cache_type { SHARED_CACHE_NONE, SHARED_CACHE_HICACHE };
+
 /* In the order of the enums, NULL-ended: for the configuration table. */
-extern const char *const ROUTE_MODE_WORDS[], *const ROUTE_POLICY_WORDS[];
+extern const char *const ROUTE_MODE_WORDS[],
+    *const ROUTE_POLICY_WORDS[], *const APPROX_POLICY_WORDS[], *const AFFINITY_MODE_WORDS[];
 /* Policies that can be shadows: every one but direct, which makes no choice. */
 extern const char *const ROUTE_SHADOW_WORDS[];
 
 struct route_conf {
-    int mode;              /* enum route_mode */
-    int policy;            /* enum route_policy */
-    uint64_t shadows;      /* bit i: ROUTE_SHADOW_WORDS[i] scores every request too */
-    double overlap_weight; /* kv_overlap_score_weight, 1.0 */
-    double temperature;    /* 0 = the minimum */
+    int mode;                   /* enum route_mode */
+    int policy;                 /* enum route_policy */
+    uint64_t accelerator_ratio; /* prompts that one takes for one of a CPU; 0 = 8 */
+    uint64_t shadows;           /* bit i: ROUTE_SHADOW_WORDS[i] scores every request too */
+    double overlap_weight;      /* kv_overlap_score_weight, 1.0 */
+    double temperature;         /* 0 = the minimum */
     /* The cost function of 1.x (router.md §6.4). */
     double overlap_credit, credit_decay;
     double host_weight, disk_weight;
+    int shared_cache;     /* enum shared_cache_type */
+    double shared_weight; /* of a block that the cache shared by all holds beyond a worker's own */
     double prefill_load_scale; /* NAN: overlap_weight, of which 0 takes the credit too */
     double active_request_weight;
     bool track_prefill_tokens;
@@ -44,7 +58,9 @@ struct route_conf {
     uint64_t predicted_ttl_ms;  /* beside events: credit for what was just routed; 0 = none */
     uint64_t expiry_ms;         /* bookings silent for so long count no more; 0 = never */
     bool use_kv_events;         /* false: approximate index */
+    int remote;                 /* enum route_remote; if not NOT, use_kv_events is false */
     bool event_fallback;        /* where events do not come, guess what is cached */
+    int approx_policy;          /* enum approx_policy */
     uint64_t ttl_ms;            /* approximate index: 120,000 */
     uint64_t index_bytes;       /* that the index may take; 0 = 2 GiB */
     uint64_t max_tree_size;     /* approximate index: 2^20 */
@@ -56,6 +72,7 @@ struct route_conf {
     double busy_prefill_tokens; /* tokens, NAN = off */
     double busy_prefill_share;  /* of max_batched_tokens; 0 or NAN = off; either is enough */
     uint64_t affinity_ttl_s;    /* how long a session stays with its worker; 0 = not at all */
+    int affinity_mode;          /* enum affinity_mode */
     struct bypass_conf bypass;  /* of prefill workers */
 };
 

@@ -34,8 +34,12 @@ struct route_decision {
     size_t n_candidates, cap_candidates, n_rejections, cap_rejections;
     size_t chosen; /* index into candidates */
     struct policy_pick pick;
-    uint32_t isl_blocks; /* blocks of the prompt, rounded up */
-    uint64_t match_ns;   /* that the index took, by the request's clock */
+    uint32_t isl_blocks;            /* blocks of the prompt, rounded up */
+    uint64_t match_ns;              /* that the index took, by the request's clock */
+    uint64_t shared_ns;             /* that a look-up in the shared cache took, by who did it */
+    bool shared_asked;              /* a cache that all share was looked at, */
+    uint32_t n_pages, shared_pages; /* for so many pages of the prompt; those that it holds */
+    uint64_t match_at_ns;           /* when it was asked */
 };
 
 void route_decision_done(struct route_decision *d);

@@ -13,8 +13,12 @@ static size_t index_bytes(const struct route_conf *c)
 /* Beside events it holds what was just routed and is not reported yet, for a shorter time. */
 static struct approx_conf approx_conf_of(const struct route_conf *c)
 {
-    return (struct approx_conf){c->use_kv_events ? c->predicted_ttl_ms : c->ttl_ms,
-                                c->max_tree_size, c->prune_target_ratio};
+    bool beside = c->use_kv_events || (c->remote == ROUTE_REMOTE_EVENTS && c->predicted_ttl_ms > 0);
+
+    if (scheduler_keeps_used(c))
+        return (struct approx_conf){UINT64_MAX, c->max_tree_size, c->prune_target_ratio};
+    return (struct approx_conf){beside ? c->predicted_ttl_ms : c->ttl_ms, c->max_tree_size,
+                                c->prune_target_ratio};
 }
 
 /* --- observers ---------------------------------------------------------------------------------
@@ -222,6 +226,7 @@ bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w)
         t->total_kv_blocks = w->total_kv_blocks;
         t->max_num_seqs = w->max_num_seqs;
         t->max_batched_tokens = w->max_batched_tokens;
+        t->on_cpu = w->on_cpu;
         set_taints(&s->rest[slot], w);
     }
     return true;
@@ -230,6 +235,13 @@ bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w)
 void scheduler_remove_worker(struct scheduler *s, uint64_t worker_id)
 {
     drop_ranks_outside(s, worker_id, 0, 0);
+}
+
+bool scheduler_knows(const struct scheduler *s, struct worker_rank w)
+{
+    uint32_t slot = worker_table_find(s->workers, w);
+
+    return slot != WORKER_SLOT_NONE && s->targets[slot].known;
 }
 
 size_t scheduler_workers(const struct scheduler *s)

@@ -21,11 +21,11 @@
 #include "lib/base/str.h"
 #include "router/kv/prefix_index.h"
 #include "router/kv/tier_index.h"
-#include "router/kv/worker_table.h"
+#include "router/sched/matches.h"
 #include "router/sched/route_conf.h"
 #include "router/sched/route_decision.h"
+#include "router/sched/route_request.h"
 
-struct scheduler;
 struct booking;
 
 struct scheduler *scheduler_new(uint32_t block_size, const struct route_conf *conf);
@@ -40,12 +40,12 @@ uint32_t scheduler_block_size(const struct scheduler *s);
 
 struct worker_info {
     uint64_t worker_id;
-    uint32_t dp_start, dp_size;  /* ranks dp_start … dp_start + dp_size - 1; size >= 1 */
-    uint64_t total_kv_blocks;    /* 0 = unknown */
-    uint64_t max_num_seqs;       /* 0 = unknown */
-    uint64_t max_batched_tokens; /* of one engine step, 0 = unknown */
-    const char *const *taints;   /* what requests may require or prefer; copied */
-    size_t n_taints;             /* those beyond WORKER_TAINTS_MAX are not seen */
+    uint32_t dp_start, dp_size; /* ranks dp_start … dp_start + dp_size - 1; size >= 1 */
+    uint64_t total_kv_blocks, max_num_seqs; /* 0 = unknown */
+    uint64_t max_batched_tokens;            /* of one engine step, 0 = unknown */
+    bool on_cpu;                            /* its record's device_type */
+    const char *const *taints;              /* what requests may require or prefer; copied */
+    size_t n_taints;                        /* those beyond WORKER_TAINTS_MAX are not seen */
 };
 enum { WORKER_TAINTS_MAX = 64 };
 
@@ -54,6 +54,7 @@ bool scheduler_put_worker(struct scheduler *s, const struct worker_info *w);
 /* Its bookings stay with their owners and count for nothing; its blocks leave the index. */
 void scheduler_remove_worker(struct scheduler *s, uint64_t worker_id);
 size_t scheduler_workers(const struct scheduler *s);
+bool scheduler_knows(const struct scheduler *s, struct worker_rank w); /* one to choose from */
 /* What the worker says of itself (kv_metrics); for busy thresholds. */
 void scheduler_report_load(struct scheduler *s, struct worker_rank w,
                            uint64_t active_decode_blocks);
@@ -77,7 +78,7 @@ int scheduler_tier_remove(struct scheduler *s, struct worker_rank w, enum cache_
 void scheduler_tier_clear(struct scheduler *s, struct worker_rank w, enum cache_tier tier);
 const struct tier_index *scheduler_tiers(const struct scheduler *s); /* borrowed */
 
-/* For who keeps the index in a file: any thread may read it. Borrowed. */
+/* For index files: any thread may read it. Borrowed. */
 struct prefix_index *scheduler_index(struct scheduler *s);
 /* The rank's slot in it, given now if it is new; WORKER_SLOT_NONE when all are taken. */
 uint32_t scheduler_slot(struct scheduler *s, struct worker_rank w);
@@ -86,33 +87,6 @@ bool scheduler_rank_at(const struct scheduler *s, uint32_t slot, struct worker_r
 uint32_t scheduler_slots_end(const struct scheduler *s);
 
 /* --- decisions --- */
-
-struct route_request {
-    struct str id;            /* request id, for the trace */
-    const uint64_t *local;    /* block_hash_local() of the prompt */
-    const uint64_t *sequence; /* block_hash_sequence() of it */
-    const uint64_t *tracked;  /* what bookings call its blocks (tracking_hash.h); NULL = sequence */
-    size_t n_blocks;
-    uint32_t isl; /* prompt tokens, >= 1 */
-    bool pinned;  /* route to pin.worker_id, rank pin.dp_rank */
-    struct worker_rank pin;
-    bool bound; /* its session was sent to binding before: there again, if that is eligible */
-    struct worker_rank binding;
-    const uint64_t *exclude; /* workers that just failed this request */
-    size_t n_exclude;
-    const struct str *required; /* taints without which a worker is not eligible */
-    size_t n_required;
-    const struct route_taint *preferred;
-    size_t n_preferred;
-    double overlap_weight;   /* per-request override, NAN = none */
-    double temperature;      /* likewise */
-    bool no_prefill_tokens;  /* its prompt is computed elsewhere (disaggregation) */
-    bool no_kv_reuse;        /* its blocks are its own */
-    bool query_only;         /* decide without booking */
-    uint64_t now_ns;         /* monotonic */
-    uint64_t (*clock)(void); /* in ns, for match_ns; NULL = not measured */
-    uint64_t random;         /* 64 fresh random bits */
-};
 
 enum {
     ROUTE_NO_WORKERS = 1, /* none is known, or all are excluded */
@@ -133,7 +107,7 @@ MUST_CHECK int scheduler_route(struct scheduler *s, const struct route_request *
 
 /* --- room, for the queue (route_queue.h) --- */
 
-/* When a target counts as full: more prefill tokens are active there than either bound says. */
+/* When a target counts as full: it has more active prefill tokens than either bound says. */
 struct room_limit {
     double tokens; /* NAN = none */
     double share;  /* of its max_batched_tokens, 10,000,000 when unknown; NAN = none */

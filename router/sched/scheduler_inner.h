@@ -21,8 +21,9 @@ struct target {
     struct worker_rank worker; /* while known */
     bool known;                /* discovery has it */
     bool first_rank;           /* stands for the worker in the modes that do not know ranks */
-    bool worker_free;          /* scratch of one decision, in its first rank: a rank is not busy */
-    uint32_t first;            /* slot of the worker's first rank */
+    bool on_cpu;
+    bool worker_free; /* scratch of one decision, in its first rank: a rank is not busy */
+    uint32_t first;   /* slot of the worker's first rank */
     uint64_t total_kv_blocks, max_num_seqs;
     double doubt; /* 1 - confidence */
     uint64_t max_batched_tokens, reported_blocks;
@@ -68,6 +69,12 @@ struct scheduler {
     struct route_decision probe; /* scratch of the questions about room */
 };
 
+/* Whether predictions last until a target has no more room for them. */
+static inline bool scheduler_keeps_used(const struct route_conf *c)
+{
+    return c->approx_policy == APPROX_LRU && !c->use_kv_events;
+}
+
 /* Active blocks for the busy threshold: the router's count or the worker's, what is more. */
 uint64_t scheduler_decode_blocks(const struct scheduler *s, uint32_t slot);
 bool scheduler_rank_is_busy(const struct scheduler *s, uint32_t slot);
@@ -87,8 +94,14 @@ void scheduler_drop_signal(struct scheduler *s, uint32_t slot);
 size_t scheduler_tier_bytes(size_t index_bytes);
 /* s->reach, where s->scores are those of the device. */
 void scheduler_match_tiers(struct scheduler *s, const struct route_request *q);
+/* Room for so many slots in s->reach. */
+void scheduler_need_reach(struct scheduler *s, uint32_t n_slots);
 /* Sets host_blocks and disk_blocks, beyond overlap_blocks. */
 void scheduler_fill_tiers(const struct scheduler *s, uint32_t slot, struct route_candidate *ret);
+
+/* --- matches.c --- */
+/* s->scores and s->reach from q->matches. */
+void scheduler_take_matches(struct scheduler *s, const struct route_request *q);
 
 /* s->scores[slot] = blocks of the prompt that each target holds. */
 void scheduler_match_prompt(struct scheduler *s, const struct route_request *q);

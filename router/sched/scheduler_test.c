@@ -80,6 +80,42 @@ static void the_example_of_the_guide(void **state)
     (void)booking_end(b, 0, true);
 }
 
+/* The cache that all share counts for a worker behind what it holds itself. */
+static void shared_pages_count_behind_the_own(void **state)
+{
+    static const uint32_t from[] = {4, 4, 3, 3, 2, 1, 0}; /* 1, 3, 4 and 5 of 6 are there */
+    const struct shared_hits hits = {.n_pages = 6, .from = from};
+    struct route_conf conf = ROUTE_CONF_KV;
+    AUTO(route_decision_done) struct route_decision d = {0};
+    AUTO(scheduler_free) struct scheduler *s = NULL;
+    struct route_request q;
+    struct booking *b;
+    struct prompt p;
+
+    (void)state;
+    conf.policy = ROUTE_POLICY_DYNAMO_1;
+    conf.shared_weight = 0.5;
+    s = scheduler_new(BS, &conf);
+    make_prompt(&p, 1, BLOCKS * BS);
+    for (uint64_t w = 1; w <= 3; w++)
+        put(s, w);
+    cache(s, 2, &p, 3);
+    cache(s, 3, &p, 7);
+    q = p.q;
+    q.query_only = true;
+    assert_int_equal(scheduler_route(s, &q, &d, &b), 0);
+    assert_true(d.inputs.shared_weight == 0);
+    assert_int_equal(d.candidates[0].shared_blocks, 0);
+    q.shared = &hits;
+    assert_int_equal(scheduler_route(s, &q, &d, &b), 0);
+    assert_true(d.inputs.shared_weight == 0.5);
+    assert_int_equal(d.candidates[0].shared_blocks, 4);
+    assert_int_equal(d.candidates[1].shared_blocks, 3);
+    assert_int_equal(d.candidates[2].shared_blocks, 0);
+    assert_true(d.scores[0].logit == BLOCKS - 0.5 * 4 + BLOCKS);
+    assert_true(d.scores[1].logit == BLOCKS - 3 - 0.5 * 3 + BLOCKS);
+}
+
 static struct buf traced;
 
 static void keep_line(void *arg, struct str text)
@@ -435,6 +471,71 @@ static void a_session_stays_while_its_worker_is_eligible(void **state)
     assert_int_equal(route(s, &p, &d, &(struct booking *){NULL}), 1);
 }
 
+/* As 1.6.1's: hard waits for the worker, soft goes on elsewhere. */
+static void a_session_of_a_busy_worker_is_refused_or_moves(void **state)
+{
+    AUTO(route_decision_done) struct route_decision d = {0};
+    struct route_conf conf = ROUTE_CONF_KV;
+    struct booking *b;
+    struct prompt p;
+
+    (void)state;
+    conf.busy_decode_blocks = 0.5;
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+    make_prompt(&p, 1, 8 * BS);
+    put(s, 1);
+    put(s, 2);
+    p.q.query_only = p.q.bound = true;
+    p.q.binding = (struct worker_rank){2, 0};
+    scheduler_report_load(s, p.q.binding, 51);
+    assert_int_equal(scheduler_route(s, &p.q, &d, &b), ROUTE_ALL_BUSY);
+    assert_rejected(&d, 1, ROUTE_REJECT_SESSION);
+    assert_rejected(&d, 2, ROUTE_REJECT_BUSY);
+    conf.affinity_mode = AFFINITY_SOFT;
+    scheduler_configure(s, &conf);
+    assert_int_equal(route(s, &p, &d, &b), 1);
+    scheduler_report_load(s, p.q.binding, 0);
+    assert_int_equal(route(s, &p, &d, &b), 2);
+}
+
+/* Each target keeps as many blocks as it has; time does not matter. */
+static void predictions_last_while_there_is_room(void **state)
+{
+    struct route_conf conf = ROUTE_CONF_KV;
+    AUTO(route_decision_done) struct route_decision d = {0};
+    struct prompt first, p;
+    struct booking *b;
+
+    (void)state;
+    conf.use_kv_events = false;
+    conf.approx_policy = APPROX_LRU;
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
+    assert_true(scheduler_put_worker(
+        s, &(struct worker_info){.worker_id = 1, .dp_size = 1, .total_kv_blocks = 20}));
+    make_prompt(&first, 1, 8 * BS);
+    for (uint32_t i = 0; i < 3; i++) {
+        make_prompt(&p, 1 + i * 1000, 8 * BS);
+        p.q.now_ns = i * UINT64_C(1000000000000);
+        (void)route(s, &p, &d, &b);
+        assert_int_equal(d.candidates[0].overlap_blocks, 0);
+        (void)booking_end(b, p.q.now_ns, true);
+    }
+    first.q.now_ns = p.q.now_ns;
+    first.q.query_only = p.q.query_only = true;
+    (void)route(s, &first, &d, &b);
+    assert_int_equal(d.candidates[0].overlap_blocks,
+                     4); /* of 24, the four that were used first are gone */
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[0].overlap_blocks, 8);
+    make_prompt(&p, 5000, 8 * BS + 1); /* its rest takes a block */
+    (void)route(s, &p, &d, &b);
+    (void)booking_end(b, 0, true);
+    make_prompt(&p, 1001, 8 * BS);
+    p.q.query_only = true;
+    (void)route(s, &p, &d, &b);
+    assert_int_equal(d.candidates[0].overlap_blocks, 3);
+}
+
 static void bookings_and_index_may_call_blocks_otherwise(void **state)
 {
     AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
@@ -627,21 +728,24 @@ static void a_seeded_run_is_the_same_everywhere(void **state)
             if (conf.mode == ROUTE_DIRECT)
                 continue;
             for (uint64_t w = 1; w <= 9; w++)
-                assert_true(scheduler_put_worker(
-                    s, &(struct worker_info){.worker_id = w, .dp_size = 1, .max_num_seqs = 4 + w}));
+                assert_true(scheduler_put_worker(s, &(struct worker_info){.worker_id = w,
+                                                                          .dp_size = 1,
+                                                                          .max_num_seqs = 4 + w,
+                                                                          .on_cpu = w % 3 == 0}));
             for (uint64_t i = 1; i <= 500; i++)
                 sum = mix(sum + decide_once(s, &d, &b[i % RUNNING_AT_ONCE], i));
             for (size_t i = 0; i < RUNNING_AT_ONCE; i++)
                 b[i] = booking_end(b[i], 0, false);
         }
-    if (sum != UINT64_C(2842088935354222644))
+    if (sum != UINT64_C(10210848158638263997))
         fail_msg("%" PRIu64, sum);
 }
 
 int main(void)
 {
     return TEST_RUN(
-        T(the_example_of_the_guide), T(trace_lines_are_those_of_the_reference),
+        T(the_example_of_the_guide), T(shared_pages_count_behind_the_own),
+        T(trace_lines_are_those_of_the_reference),
         T(a_weight_is_traced_with_the_digits_that_it_has),
         T(bookings_count_until_released_and_prefill_until_first_token),
         T(a_flip_of_mode_keeps_index_and_bookings),
@@ -650,6 +754,7 @@ int main(void)
         T(every_mode_can_follow_every_other), T(the_approximate_index_learns_from_decisions),
         T(what_was_just_routed_counts_before_the_engine_reports_it),
         T(a_session_stays_while_its_worker_is_eligible),
+        T(a_session_of_a_busy_worker_is_refused_or_moves), T(predictions_last_while_there_is_room),
         T(bookings_and_index_may_call_blocks_otherwise), T(load_aware_looks_at_bookings_only),
         T(confidence_scales_what_an_overlap_is_worth), T(rates_are_learned_from_bookings),
         T(a_forgotten_booking_expires), T(a_worker_is_cleared_with_all_its_ranks),

@@ -43,17 +43,22 @@ const struct tier_index *scheduler_tiers(const struct scheduler *s)
     return s->tiers;
 }
 
+void scheduler_need_reach(struct scheduler *s, uint32_t n_slots)
+{
+    if (n_slots <= s->cap_ends)
+        return;
+    s->cap_ends = n_slots;
+    s->ends = xreallocarray(s->ends, n_slots, sizeof(*s->ends));
+    s->reach = xreallocarray(s->reach, n_slots, sizeof(*s->reach));
+}
+
 /* Where the device's part ends, for the targets that may go on elsewhere. */
 static size_t gather_ends(struct scheduler *s)
 {
     uint32_t end = MIN(tier_index_slots_end(s->tiers), worker_table_end(s->workers));
     size_t n = 0;
 
-    if (end > s->cap_ends) {
-        s->cap_ends = end;
-        s->ends = xreallocarray(s->ends, end, sizeof(*s->ends));
-        s->reach = xreallocarray(s->reach, end, sizeof(*s->reach));
-    }
+    scheduler_need_reach(s, end);
     for (uint32_t slot = 0; slot < end; slot++) {
         s->reach[slot] = (struct tier_reach){0, 0};
         if (tier_index_held(s->tiers, slot) && !s->rest[slot].signal.dead)
