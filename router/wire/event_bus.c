@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "lib/base/digest.h"
 #include "lib/base/json_pull.h"
 #include "lib/base/list.h"
 #include "lib/base/log.h"
@@ -260,13 +261,22 @@ static void compare_planes(struct event_bus *b, const struct event_channel_info 
              LOG_STR("component", info->component), LOG_STR("hint", "DYN_EVENT_PLANE"));
 }
 
+static bool is_own(const struct event_bus *b, uint64_t publisher_id)
+{
+    LIST_FOREACH (o, &b->outlets, struct event_outlet, link)
+        if (b->conf.not_to_self && o->publisher_id == publisher_id)
+            return true;
+    return false;
+}
+
 void event_bus_put_channel(struct event_bus *b, const struct event_channel_info *info)
 {
     bool broker = info->kind == EVENT_CHANNEL_BROKER;
 
     compare_planes(b, info);
     if (!b->zmq || info->kind == EVENT_CHANNEL_NATS ||
-        (broker && (!b->conf.find_brokers || strcmp(info->component, "zmq_broker") != 0)))
+        (broker && (!b->conf.find_brokers || strcmp(info->component, "zmq_broker") != 0)) ||
+        is_own(b, info->publisher_id))
         return;
     add_channel(b, channel_new(info));
 }
@@ -320,7 +330,7 @@ static void on_envelope(struct event_subscription *s, struct str bytes)
         complain(s, &e);
         return;
     }
-    if (!str_is(ev.topic, s->topic))
+    if (!str_is(ev.topic, s->topic) || is_own(s->bus, ev.publisher_id))
         return;
     if (s->bus->brokered && seen_before(&s->seen, &ev))
         s->bus->stats.twice++;
@@ -443,6 +453,11 @@ struct event_subscription *event_subscription_free(struct event_subscription *s)
 }
 
 /* --- publishing ----------------------------------------------------------------------------------- */
+
+uint64_t event_publisher_id(void)
+{
+    return random_u64() >> 11;
+}
 
 /* A PUB socket of its own, or one that is connected to every broker. */
 static int open_zmq(struct event_outlet *o, struct err *e)
@@ -628,6 +643,11 @@ struct event_bus *event_bus_free(struct event_bus *b)
     zmq_context_free(b->zmq);
     free(b);
     return NULL;
+}
+
+bool event_bus_is_direct(const struct event_bus *b)
+{
+    return b->zmq && !b->brokered;
 }
 
 struct event_bus_stats event_bus_stats(const struct event_bus *b)

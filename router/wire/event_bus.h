@@ -40,6 +40,7 @@ struct event_bus_conf {
      */
     void (*announce)(void *arg, const struct event_channel_info *ch, bool there);
     void *arg;
+    bool not_to_self; /* ZMQ: subscriptions do not hear this bus's outlets; over NATS its link's */
 };
 
 struct event_bus_stats {
@@ -84,6 +85,8 @@ MUST_CHECK int event_bus_new(struct event_bus **ret, const struct event_bus_conf
 struct event_bus *event_bus_free(struct event_bus *b);
 DEFINE_CLEANUP(struct event_bus *, event_bus_free)
 struct event_bus_stats event_bus_stats(const struct event_bus *b);
+/* ZMQ without brokers: 1.x words some messages differently there. */
+bool event_bus_is_direct(const struct event_bus *b);
 /* Changes of discovery. Copies. Without effect on NATS. */
 void event_bus_put_channel(struct event_bus *b, const struct event_channel_info *ch);
 void event_bus_remove_channel(struct event_bus *b, const struct event_channel_info *ch);
@@ -95,6 +98,11 @@ MUST_CHECK int event_bus_subscribe(struct event_subscription **ret, struct event
 struct event_subscription *event_subscription_free(struct event_subscription *h);
 DEFINE_CLEANUP(struct event_subscription *, event_subscription_free)
 
+/*
+ * For a publisher that is no worker: random, of 53 bits as 1.x's are. JSON numbers of 64 bits do not
+ * survive the Kubernetes API. No two outlets may share one: discovery would know one of them only.
+ */
+uint64_t event_publisher_id(void);
 MUST_CHECK int event_outlet_new(struct event_outlet **ret, struct event_bus *b,
                                 const struct event_topic *t, uint64_t publisher_id, struct err *e);
 struct event_outlet *event_outlet_free(struct event_outlet *o);

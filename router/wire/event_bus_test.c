@@ -6,9 +6,10 @@
 #include "router/wire/event_bus.h"
 
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/zmq_link.h"
 
-enum { DEADLINE_MS = 20000, PUBLISHER = 77 };
+enum { PUBLISHER = 77 };
 
 struct ear {
     struct event_subscription *s;
@@ -39,16 +40,6 @@ static int tear_down(void **state)
     free(b);
     return 0;
 }
-
-#define WAIT_UNTIL(b, condition)                                                                   \
-    do {                                                                                           \
-        uint64_t wait_end_ = clock_now_ns() / 1000000 + DEADLINE_MS;                               \
-        while (!(condition)) {                                                                     \
-            loop_run_once((b)->loop, 5);                                                           \
-            if (clock_now_ns() / 1000000 > wait_end_)                                              \
-                fail_msg("not within %d ms: %s", DEADLINE_MS, #condition);                         \
-        }                                                                                          \
-    } while (0)
 
 static void on_event(void *arg, const struct event_envelope *ev)
 {
@@ -127,9 +118,10 @@ static void a_channel_of_discovery_is_heard(void **state)
     event_bus_put_channel(bus, &foreign);
     listen_to(&x, bus, &GENERATE);
     event_bus_put_channel(bus, &ch);
-    WAIT_UNTIL(b, x.joined == 1);
+    LOOP_UNTIL(b->loop, x.joined == 1);
     assert_int_equal(x.last_joined, PUBLISHER);
-    WAIT_UNTIL(b, (event_outlet_send(other, STR("no")), event_outlet_send(o, STR("yes")), x.n > 3));
+    LOOP_UNTIL(b->loop,
+               (event_outlet_send(other, STR("no")), event_outlet_send(o, STR("yes")), x.n > 3));
     assert_string_equal(buf_cstr(&x.last), "yes");
     assert_int_equal(x.bad, 0);
 
@@ -163,11 +155,11 @@ static void scopes_of_both_generations_are_heard(void **state)
         event_bus_put_channel(bus, &ch);
     }
     listen_to(&x, bus, &GENERATE);
-    WAIT_UNTIL(b, x.joined == ARRAY_LEN(topics));
+    LOOP_UNTIL(b->loop, x.joined == ARRAY_LEN(topics));
     for (size_t i = 0; i < ARRAY_LEN(topics); i++) {
         unsigned before = x.n;
 
-        WAIT_UNTIL(b, (event_outlet_send(o[i], STR("x")), x.n > before));
+        LOOP_UNTIL(b->loop, (event_outlet_send(o[i], STR("x")), x.n > before));
     }
     ear_done(&x);
     for (size_t i = 0; i < ARRAY_LEN(topics); i++)
@@ -233,12 +225,12 @@ static void what_two_brokers_bring_counts_once(void **state)
 
     assert_false(event_outlet_channel(o, &ch));
     listen_to(&x, bus, &GENERATE);
-    WAIT_UNTIL(b, x.joined == 2);
+    LOOP_UNTIL(b->loop, x.joined == 2);
     assert_int_equal(x.last_joined, 0);
     /* As soon as both ways work, each message is dropped once. */
-    WAIT_UNTIL(b, (event_outlet_send(o, STR("x")), event_bus_stats(bus).twice > 3));
-    WAIT_UNTIL(b, x.n + event_bus_stats(bus).twice == event_bus_stats(bus).received &&
-                      x.last_sequence + 1 == event_bus_stats(bus).sent);
+    LOOP_UNTIL(b->loop, (event_outlet_send(o, STR("x")), event_bus_stats(bus).twice > 3));
+    LOOP_UNTIL(b->loop, x.n + event_bus_stats(bus).twice == event_bus_stats(bus).received &&
+                            x.last_sequence + 1 == event_bus_stats(bus).sent);
     assert_true(x.n <= event_bus_stats(bus).sent);
     ear_done(&x);
     event_outlet_free(o);
@@ -269,7 +261,7 @@ static void a_broker_is_found_by_its_record(void **state)
 
     listen_to(&x, bus, &GENERATE);
     event_bus_put_channel(bus, &ch);
-    WAIT_UNTIL(b, (event_outlet_send(o, STR("x")), x.n > 0));
+    LOOP_UNTIL(b->loop, (event_outlet_send(o, STR("x")), x.n > 0));
     event_bus_remove_channel(bus, &ch);
     ear_done(&x);
     event_outlet_free(o);
@@ -310,7 +302,7 @@ static void broken_parts_are_counted(void **state)
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         unsigned before = x.bad;
 
-        WAIT_UNTIL(b, (zmq_link_send(pub, BAD[i].frames, BAD[i].n), x.bad > before));
+        LOOP_UNTIL(b->loop, (zmq_link_send(pub, BAD[i].frames, BAD[i].n), x.bad > before));
     }
     assert_int_equal(x.n, 0);
     assert_int_equal(event_bus_stats(bus).bad, x.bad);

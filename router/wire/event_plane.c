@@ -50,14 +50,10 @@ int event_envelope_decode(struct str bytes, struct event_envelope *ret, struct e
 void event_envelope_put(struct buf *out, const struct event_envelope *v)
 {
     msgpack_put_map(out, 5);
-    msgpack_put_cstr(out, "publisher_id");
-    msgpack_put_u64(out, v->publisher_id);
-    msgpack_put_cstr(out, "sequence");
-    msgpack_put_u64(out, v->sequence);
-    msgpack_put_cstr(out, "published_at");
-    msgpack_put_u64(out, v->published_at);
-    msgpack_put_cstr(out, "topic");
-    msgpack_put_str(out, v->topic);
+    u64_member_put(out, "publisher_id", v->publisher_id);
+    u64_member_put(out, "sequence", v->sequence);
+    u64_member_put(out, "published_at", v->published_at);
+    str_member_put(out, "topic", v->topic);
     msgpack_put_cstr(out, "payload");
     msgpack_put_bin(out, v->payload);
 }
@@ -120,26 +116,15 @@ int active_load_decode(struct str payload, struct active_load *ret, struct err *
     return 0;
 }
 
-static void opt_put(struct buf *out, const char *name, struct opt_u64 v)
-{
-    msgpack_put_cstr(out, name);
-    if (v.set)
-        msgpack_put_u64(out, v.v);
-    else
-        msgpack_put_nil(out);
-}
-
 void active_load_put(struct buf *out, const struct active_load *v)
 {
     msgpack_put_map(out, v->kv_used_blocks.set ? 5 : 4);
-    msgpack_put_cstr(out, "worker_id");
-    msgpack_put_u64(out, v->worker_id);
-    msgpack_put_cstr(out, "dp_rank");
-    msgpack_put_u64(out, v->dp_rank);
-    opt_put(out, "active_decode_blocks", v->active_decode_blocks);
-    opt_put(out, "active_prefill_tokens", v->active_prefill_tokens);
+    u64_member_put(out, "worker_id", v->worker_id);
+    u64_member_put(out, "dp_rank", v->dp_rank);
+    opt_member_put(out, "active_decode_blocks", v->active_decode_blocks);
+    opt_member_put(out, "active_prefill_tokens", v->active_prefill_tokens);
     if (v->kv_used_blocks.set)
-        opt_put(out, "kv_used_blocks", v->kv_used_blocks);
+        opt_member_put(out, "kv_used_blocks", v->kv_used_blocks);
 }
 
 int kv_hit_rate_decode(struct str payload, struct kv_hit_rate *ret, struct err *e)
@@ -175,14 +160,10 @@ int kv_hit_rate_decode(struct str payload, struct kv_hit_rate *ret, struct err *
 void kv_hit_rate_put(struct buf *out, const struct kv_hit_rate *v)
 {
     msgpack_put_map(out, 4);
-    msgpack_put_cstr(out, "worker_id");
-    msgpack_put_u64(out, v->worker_id);
-    msgpack_put_cstr(out, "dp_rank");
-    msgpack_put_u64(out, v->dp_rank);
-    msgpack_put_cstr(out, "isl_blocks");
-    msgpack_put_u64(out, v->isl_blocks);
-    msgpack_put_cstr(out, "overlap_blocks");
-    msgpack_put_u64(out, v->overlap_blocks);
+    u64_member_put(out, "worker_id", v->worker_id);
+    u64_member_put(out, "dp_rank", v->dp_rank);
+    u64_member_put(out, "isl_blocks", v->isl_blocks);
+    u64_member_put(out, "overlap_blocks", v->overlap_blocks);
 }
 
 void event_subject_put(struct buf *out, const char *ns, const char *component, const char *endpoint,

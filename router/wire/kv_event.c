@@ -69,6 +69,11 @@ static const char
             [KV_TIER_UNKNOWN] = "unknown", /* what is read so stays so when it is passed on */
 };
 
+const char *kv_tier_word(enum kv_tier tier)
+{
+    return tiers[tier];
+}
+
 enum kv_tier kv_tier_of(struct str word)
 {
     for (unsigned t = 0; t < ARRAY_LEN(tiers); t++)
@@ -110,10 +115,8 @@ static void stored_put(struct buf *out, const struct kv_event *ev)
     msgpack_put_array(out, (uint32_t)ev->n_blocks);
     for (size_t i = 0; i < ev->n_blocks; i++) {
         msgpack_put_map(out, 3);
-        msgpack_put_cstr(out, "block_hash");
-        msgpack_put_u64(out, ev->blocks[i].block_hash);
-        msgpack_put_cstr(out, "tokens_hash");
-        msgpack_put_u64(out, ev->blocks[i].tokens_hash);
+        u64_member_put(out, "block_hash", ev->blocks[i].block_hash);
+        u64_member_put(out, "tokens_hash", ev->blocks[i].tokens_hash);
         msgpack_put_cstr(out, "mm_extra_info");
         msgpack_put_nil(out);
     }
@@ -133,16 +136,14 @@ static void removed_put(struct buf *out, const struct kv_event *ev)
 void kv_event_put(struct buf *out, const struct kv_event *ev)
 {
     msgpack_put_map(out, ev->tier == KV_TIER_DEVICE ? 2 : 3);
-    msgpack_put_cstr(out, "worker_id");
-    msgpack_put_u64(out, ev->worker_id);
+    u64_member_put(out, "worker_id", ev->worker_id);
     if (ev->tier != KV_TIER_DEVICE) {
         msgpack_put_cstr(out, "storage_tier");
         msgpack_put_cstr(out, tiers[ev->tier]);
     }
     msgpack_put_cstr(out, "event");
     msgpack_put_map(out, 3);
-    msgpack_put_cstr(out, "event_id");
-    msgpack_put_u64(out, ev->event_id);
+    u64_member_put(out, "event_id", ev->event_id);
     msgpack_put_cstr(out, "data");
     if (ev->kind == KV_STORED)
         stored_put(out, ev);
@@ -150,8 +151,7 @@ void kv_event_put(struct buf *out, const struct kv_event *ev)
         removed_put(out, ev);
     else
         msgpack_put_cstr(out, "cleared");
-    msgpack_put_cstr(out, "dp_rank");
-    msgpack_put_u64(out, ev->dp_rank);
+    u64_member_put(out, "dp_rank", ev->dp_rank);
 }
 
 static void stored_put_json(struct json_put *j, const struct kv_event *ev)

@@ -43,6 +43,8 @@ void event_frame_put(struct buf *out, struct str envelope);
 
 enum kv_event_kind { KV_STORED, KV_REMOVED, KV_CLEARED };
 enum kv_tier { KV_TIER_DEVICE, KV_TIER_HOST, KV_TIER_DISK, KV_TIER_EXTERNAL, KV_TIER_UNKNOWN };
+const char *kv_tier_word(enum kv_tier tier); /* "host_pinned" … */
+enum kv_tier kv_tier_of(struct str word);
 
 struct kv_block {
     uint64_t block_hash;  /* names the block; opaque */

@@ -11,7 +11,6 @@ extern const char KV_EVENT_TOO_MANY[]; /* error text */
 /* Append to the arrays of @r; false at the limit or without memory. */
 bool kv_event_add_block(struct kv_event_reader *r, struct kv_event *ev, struct kv_block block);
 bool kv_event_add_removed(struct kv_event_reader *r, struct kv_event *ev, uint64_t hash);
-enum kv_tier kv_tier_of(struct str word);
 
 /* What an event must have been seen to hold. */
 enum { SAW_WORKER = 1, SAW_ID = 2, SAW_DATA = 4, SAW_ALL = 7 };

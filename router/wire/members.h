@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Structs in MessagePack: a map with names, or an array whose positions stand for names. Also the
- * scalar readers whose errors stick to the reader and need no check where they stand. Pure.
+ * scalar readers whose errors stick to the reader and need no check where they stand, and what writes
+ * a member: its name and its value. Pure.
  */
 #pragma once
 
@@ -46,6 +47,16 @@ static inline bool members_next(struct msgpack_reader *m, struct members *s, str
         members_begin((m), (s), members_names_, sizeof(members_names_) / sizeof(*members_names_)); \
     })
 
+/* For structs that are maps only. An error sticks to the reader. */
+static inline void members_begin_map(struct msgpack_reader *m, struct members *s)
+{
+    *s = (struct members){.is_map = true};
+    if (msgpack_peek(m) != MSGPACK_MAP)
+        msgpack_fail(m, "expected a map");
+    else
+        (void)!msgpack_read_map(m, &s->n);
+}
+
 static inline void opt_read(struct msgpack_reader *m, struct opt_u64 *ret)
 {
     if (!msgpack_read_nil(m))
@@ -79,4 +90,32 @@ static inline void hash_read(struct msgpack_reader *m, uint64_t *ret)
 {
     if (!msgpack_read_hash(m, ret))
         return;
+}
+
+static inline void u64_member_put(struct buf *out, const char *name, uint64_t v)
+{
+    msgpack_put_cstr(out, name);
+    msgpack_put_u64(out, v);
+}
+
+static inline void str_member_put(struct buf *out, const char *name, struct str v)
+{
+    msgpack_put_cstr(out, name);
+    msgpack_put_str(out, v);
+}
+
+static inline void bool_member_put(struct buf *out, const char *name, bool v)
+{
+    msgpack_put_cstr(out, name);
+    msgpack_put_bool(out, v);
+}
+
+/* nil where it is not set */
+static inline void opt_member_put(struct buf *out, const char *name, struct opt_u64 v)
+{
+    msgpack_put_cstr(out, name);
+    if (v.set)
+        msgpack_put_u64(out, v.v);
+    else
+        msgpack_put_nil(out);
 }

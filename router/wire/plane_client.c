@@ -2,6 +2,7 @@
 #include "router/wire/plane_client.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,7 @@ static void stream_free(void *arg)
     buf_done(&s->frame);
     buf_done(&s->refusal);
     free(s->nats_subject);
+    plane_nats_headers_free(s);
     free(s->failure_text);
     free(s);
 }
@@ -190,11 +192,21 @@ void plane_stream_acked(struct plane_stream *s)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static void headers_put(struct buf *out, struct str path)
+static void header_put(struct json_put *j, const char *name, struct str value)
 {
-    buf_put_cstr(out, "{\"x-endpoint-path\":\"");
-    json_escape(out, path);
-    buf_put_cstr(out, "\"}");
+    json_put_key(j, name);
+    json_put_str(j, value);
+}
+
+static void headers_put(struct buf *out, const struct plane_call *call, struct str path)
+{
+    struct json_put j = json_put_on(out);
+
+    json_put_object(&j);
+    header_put(&j, "x-endpoint-path", path);
+    for (size_t i = 0; i < call->n_headers; i++)
+        header_put(&j, call->headers[i].name, call->headers[i].value);
+    json_put_object_end(&j);
 }
 
 /* What leaves: a frame on TCP, its payload alone elsewhere. */
@@ -212,7 +224,7 @@ static int frame_put(struct plane_stream *s, const struct plane_call *call,
 
     control_put(&control, &c);
     if (a->kind == PLANE_TCP) {
-        headers_put(&headers, a->path);
+        headers_put(&headers, call, a->path);
         r = tcp_frame_put(&s->frame, a->path, buf_str(&headers), buf_str(&control), call->body, e);
     } else {
         two_part_put(&s->frame, buf_str(&control), call->body);
@@ -223,7 +235,8 @@ static int frame_put(struct plane_stream *s, const struct plane_call *call,
     return r;
 }
 
-static void way_take(struct plane_stream *s, const struct plane_address *a)
+static void way_take(struct plane_stream *s, const struct plane_call *call,
+                     const struct plane_address *a)
 {
     struct plane_client *c = s->client;
 
@@ -234,19 +247,43 @@ static void way_take(struct plane_stream *s, const struct plane_address *a)
         plane_pool_send(c, s, a);
         break;
     case PLANE_NATS:
-        plane_nats_send(c, s, a->path);
+        plane_nats_send(c, s, call, a->path);
         break;
     case PLANE_HTTP:
-        plane_http_send(c, s, a->path);
+        plane_http_send(c, s, call, a->path);
         break;
     }
 }
 
-struct plane_stream *plane_client_send(struct plane_client *c, const struct plane_call *call,
+/* A call with the headers that every one has. */
+struct whole_call {
+    struct plane_call call;
+    struct plane_header headers[PLANE_CALL_HEADERS_MAX + 2];
+    char sent_ns[24];
+};
+
+static const struct plane_call *call_complete(struct whole_call *w, const struct plane_call *given)
+{
+    size_t n = 0;
+
+    (void)snprintf(w->sent_ns, sizeof(w->sent_ns), "%" PRIu64, clock_wall_ns());
+    w->headers[n++] = (struct plane_header){"request-id", given->id};
+    w->headers[n++] = (struct plane_header){"x-frontend-send-ts-ns", str_from(w->sent_ns)};
+    for (size_t i = 0; i < MIN(given->n_headers, (size_t)PLANE_CALL_HEADERS_MAX); i++)
+        w->headers[n++] = given->headers[i];
+    w->call = *given;
+    w->call.headers = w->headers;
+    w->call.n_headers = n;
+    return &w->call;
+}
+
+struct plane_stream *plane_client_send(struct plane_client *c, const struct plane_call *given,
                                        const struct plane_handlers *h, void *arg)
 {
     struct plane_stream *s = xcalloc(1, sizeof(*s));
     struct plane_address a = {0};
+    struct whole_call whole;
+    const struct plane_call *call = call_complete(&whole, given);
     struct err e;
 
     s->client = c;
@@ -265,7 +302,7 @@ struct plane_stream *plane_client_send(struct plane_client *c, const struct plan
     } else {
         s->kind = a.kind;
         s->first_by_ms = c->conf.first_item_ms ? loop_now_ms(c->loop) + c->conf.first_item_ms : 0;
-        way_take(s, &a);
+        way_take(s, call, &a);
     }
     return s;
 }

@@ -33,6 +33,8 @@
 struct plane_client;
 struct plane_stream;
 
+enum { PLANE_CALL_HEADERS_MAX = 8 };
+
 /* Zero and NULL mean the default in brackets. */
 struct plane_client_conf {
     const char *advertise_ip; /* what workers dial: numeric [tcp_local_ip()] */
@@ -95,10 +97,19 @@ struct plane_handlers {
 /* What PLANE_BROKEN says, and what the reference migrates on (wire.md §4.6). */
 #define PLANE_BROKEN_TEXT "Stream ended before generation completed"
 
+/* The value has no control characters. */
+struct plane_header {
+    const char *name;
+    struct str value;
+};
+
 struct plane_call {
     struct str address; /* of the instance: text of plane_address.h */
     struct str id;      /* request id, known to the engine */
     struct str body;    /* JSON payload */
+    /* Beside those that every request has: request-id, x-frontend-send-ts-ns, as of 1.6.1. */
+    const struct plane_header *headers;
+    size_t n_headers; /* at most PLANE_CALL_HEADERS_MAX */
 };
 
 struct plane_stats {

@@ -35,9 +35,12 @@ struct plane_stream {
     void *arg;
     char subject[UUID_TEXT_SIZE];
     enum plane_kind kind;
-    struct plane_pool *pool; /* tcp: until the ack */
-    struct plane_link *link; /* tcp: from connecting to the ack */
-    char *nats_subject;      /* nats */
+    struct plane_pool *pool;          /* tcp: until the ack */
+    struct plane_link *link;          /* tcp: from connecting to the ack */
+    char *nats_subject;               /* nats */
+    struct nats_header *nats_headers; /* into nats_values */
+    struct buf nats_values;
+    size_t n_nats_headers;
     struct http_call *http;  /* http: until the ack */
     struct buf refusal;      /* http: the answer's body */
     struct plane_home *home; /* from the handshake on */
@@ -94,12 +97,15 @@ void plane_pool_forget(struct plane_client *c, const struct plane_address *a);
 /* Connects, when that has not begun. */
 MUST_CHECK int plane_nats_need(struct plane_client *c, struct err *e);
 /* Publishes the payload in s->frame, now or when NATS is up; failures are reported later. */
-void plane_nats_send(struct plane_client *c, struct plane_stream *s, struct str subject);
+void plane_nats_send(struct plane_client *c, struct plane_stream *s, const struct plane_call *call,
+                     struct str subject);
+void plane_nats_headers_free(struct plane_stream *s);
 void plane_nats_free(struct plane_client *c);
 
 /* --- plane_http.c ----------------------------------------------------------------------------- */
 
-void plane_http_send(struct plane_client *c, struct plane_stream *s, struct str url);
+void plane_http_send(struct plane_client *c, struct plane_stream *s, const struct plane_call *call,
+                     struct str url);
 /* The answer is of no interest any more. */
 void plane_http_detach(struct plane_stream *s);
 void plane_http_free(struct plane_client *c);

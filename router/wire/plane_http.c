@@ -32,11 +32,31 @@ static void on_done(void *arg, int status, int error, const char *why)
     plane_stream_fail_later(s, error ? PLANE_UNREACHABLE : PLANE_REFUSED, text ? text : why);
 }
 
-void plane_http_send(struct plane_client *c, struct plane_stream *s, struct str url)
+enum { HEADERS_MAX = PLANE_CALL_HEADERS_MAX + 8 };
+
+static void headers_put(struct buf *lines, const char *ret[HEADERS_MAX],
+                        const struct plane_call *call)
 {
-    /* Without the second one curl would ask first whether a large body is welcome, and wait. */
-    static const char *const headers[] = {"Content-Type: application/octet-stream",
-                                          "Expect:", NULL};
+    size_t n = 0, at[HEADERS_MAX];
+
+    for (size_t i = 0; i < call->n_headers; i++) {
+        at[i] = lines->len;
+        buf_printf(lines, "%s: %.*s", call->headers[i].name, STR_ARG(call->headers[i].value));
+        buf_put_char(lines, '\0');
+    }
+    ret[n++] = "Content-Type: application/octet-stream";
+    /* Else curl would ask first whether a large body is welcome, and wait. */
+    ret[n++] = "Expect:";
+    for (size_t i = 0; i < call->n_headers; i++)
+        ret[n++] = buf_cstr(lines) + at[i];
+    ret[n] = NULL;
+}
+
+void plane_http_send(struct plane_client *c, struct plane_stream *s, const struct plane_call *call,
+                     struct str url)
+{
+    AUTO(buf_done) struct buf lines = BUF_NULL;
+    const char *headers[HEADERS_MAX];
     const struct http_client_conf conf = {.connections_max = (long)c->conf.pool_max};
     AUTO(mem_free) char *text = str_dup(url);
     const struct http_call_spec spec = {.method = "POST",
@@ -55,6 +75,7 @@ void plane_http_send(struct plane_client *c, struct plane_stream *s, struct str 
     }
     /* Connecting is curl's to limit; both together are not to take longer than this. */
     plane_stream_expect(s, WAIT_ACK);
+    headers_put(&lines, headers, call);
     s->http = http_client_start(c->http, &spec);
 }
 

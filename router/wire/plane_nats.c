@@ -26,8 +26,11 @@ struct plane_nats {
 static void publish(struct plane_nats *n, struct plane_stream *s)
 {
     AUTO(mem_free) char *reply = xasprintf("%s%s", n->inbox, s->subject);
-    const struct nats_outgoing out = {
-        .subject = s->nats_subject, .reply = reply, .payload = buf_str(&s->frame)};
+    const struct nats_outgoing out = {.subject = s->nats_subject,
+                                      .reply = reply,
+                                      .headers = s->nats_headers,
+                                      .n_headers = s->n_nats_headers,
+                                      .payload = buf_str(&s->frame)};
     int r;
 
     plane_stream_expect(s, WAIT_ACK);
@@ -100,7 +103,31 @@ int plane_nats_need(struct plane_client *c, struct err *e)
     return r;
 }
 
-void plane_nats_send(struct plane_client *c, struct plane_stream *s, struct str subject)
+/* They may wait for the link to come up. */
+static void headers_keep(struct plane_stream *s, const struct plane_call *call)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < call->n_headers; i++) {
+        buf_put_str(&s->nats_values, call->headers[i].value);
+        buf_put_char(&s->nats_values, '\0');
+    }
+    s->nats_headers = xcalloc(call->n_headers, sizeof(*s->nats_headers));
+    for (size_t i = 0; i < call->n_headers; i++) {
+        s->nats_headers[s->n_nats_headers++] =
+            (struct nats_header){call->headers[i].name, buf_cstr(&s->nats_values) + at};
+        at += call->headers[i].value.len + 1;
+    }
+}
+
+void plane_nats_headers_free(struct plane_stream *s)
+{
+    free(s->nats_headers);
+    buf_done(&s->nats_values);
+}
+
+void plane_nats_send(struct plane_client *c, struct plane_stream *s, const struct plane_call *call,
+                     struct str subject)
 {
     struct err e;
 
@@ -109,6 +136,7 @@ void plane_nats_send(struct plane_client *c, struct plane_stream *s, struct str 
         return;
     }
     s->nats_subject = str_dup(subject);
+    headers_keep(s, call);
     if (c->nats->up)
         publish(c->nats, s);
     else

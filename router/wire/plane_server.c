@@ -364,6 +364,8 @@ static char *key_of(const struct plane_server *s, const struct plane_endpoint *e
     case PLANE_TCP:
         break;
     }
+    if (ep->long_path)
+        return xasprintf("%" PRIx64 "/%s/%s/%s", ep->instance_id, ep->ns, ep->component, ep->name);
     return xasprintf("%" PRIx64 "/%s", ep->instance_id, ep->name);
 }
 

@@ -62,6 +62,8 @@ DEFINE_CLEANUP(struct plane_server *, plane_server_free)
 struct plane_endpoint {
     const char *ns, *component, *name;
     uint64_t instance_id;
+    bool long_path; /* over TCP namespace and component stand in it, as in 1.6.1's: for an endpoint
+                       that an instance serves in several components */
 };
 
 /* "ip:port"; empty on NATS; borrowed. */

@@ -6,6 +6,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/tcp.h"
 #include "router/wire/plane_address.h"
 
@@ -68,16 +69,6 @@ static void connect_to(struct rig *rig)
     EXPECT_OK(tcp_connect(&rig->conn, rig->loop, a.ip, a.port, &on, rig, &e), &e);
 }
 
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + UINT64_C(10000000000);                                    \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
-
 /* Told in words; what cannot be followed any more is closed, the rest stays open. */
 static void test_garbage(void **state)
 {
@@ -101,14 +92,14 @@ static void test_garbage(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         connect_to(&rig);
         tcp_write(rig.conn, str_slice(cases[i].bytes, cases[i].n));
-        UNTIL(&rig, str_has(buf_str(&rig.answer), str_from(cases[i].want)));
+        LOOP_UNTIL(rig.loop, str_has(buf_str(&rig.answer), str_from(cases[i].want)));
         if (cases[i].closes) {
-            UNTIL(&rig, rig.closed);
+            LOOP_UNTIL(rig.loop, rig.closed);
             continue;
         }
         buf_clear(&rig.answer);
         tcp_write(rig.conn, str_slice(cases[i].bytes, cases[i].n)); /* and again */
-        UNTIL(&rig, str_has(buf_str(&rig.answer), str_from(cases[i].want)));
+        LOOP_UNTIL(rig.loop, str_has(buf_str(&rig.answer), str_from(cases[i].want)));
     }
     rig_done(&rig);
 }
@@ -123,9 +114,9 @@ static void test_unusable_request(void **state)
     rig_init(&rig, &conf);
     connect_to(&rig);
     tcp_write(rig.conn, str_slice("\0\3a/g\0\0\0\0\0\2{}", 13));
-    UNTIL(&rig, rig.answer.len == 4);
+    LOOP_UNTIL(rig.loop, rig.answer.len == 4);
     assert_memory_equal(buf_data(&rig.answer), "\0\0\0\0", 4);
-    UNTIL(&rig, plane_server_stats(rig.server).bad_requests == 1);
+    LOOP_UNTIL(rig.loop, plane_server_stats(rig.server).bad_requests == 1);
     assert_int_equal(plane_server_running(rig.server), 0);
     assert_false(rig.closed);
     rig_done(&rig);
@@ -140,10 +131,10 @@ static void test_connection_limit(void **state)
     (void)state;
     rig_init(&rig, &conf);
     connect_to(&rig);
-    UNTIL(&rig, plane_server_stats(rig.server).connections == 1);
+    LOOP_UNTIL(rig.loop, plane_server_stats(rig.server).connections == 1);
     first = TAKE(rig.conn);
     connect_to(&rig);
-    UNTIL(&rig, rig.closed);
+    LOOP_UNTIL(rig.loop, rig.closed);
     first = tcp_close(first);
     rig_done(&rig);
 }

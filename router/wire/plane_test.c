@@ -7,6 +7,7 @@
 #include "lib/base/list.h"
 #include "lib/base/log.h"
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/tcp.h"
 #include "router/wire/plane_address.h"
 #include "router/wire/plane_client.h"
@@ -14,7 +15,6 @@
 #include "router/wire/tcp_frame.h"
 #include "router/wire/two_part.h"
 
-enum { PATIENCE_MS = 10000 };
 #define GENERATE(id) (&(struct plane_endpoint){.name = "generate", .instance_id = (id)})
 
 /* --- a rig: one loop with a client, a server and a scripted worker ---------------------------- */
@@ -130,16 +130,6 @@ static void call_send(struct rig *rig, struct call *c, const char *address)
     c->rig = rig;
     c->stream = plane_client_send(rig->client, &call, &handlers, c);
 }
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 /* --- the registered worker -------------------------------------------------------------------- */
 
@@ -378,11 +368,11 @@ static void test_normal(void **state)
     rig_init(&rig, NULL);
     call_worker(&rig, &a);
     assert_string_equal(a.seen, ""); /* nothing from within the call */
-    UNTIL(&rig, a.over);
+    LOOP_UNTIL(rig.loop, a.over);
     assert_string_equal(a.seen, "ASiiiF");
     assert_true(a.n_batches <= a.n_items);
     call_worker(&rig, &b);
-    UNTIL(&rig, b.over && plane_server_running(rig.server) == 0);
+    LOOP_UNTIL(rig.loop, b.over && plane_server_running(rig.server) == 0);
     assert_string_equal(b.seen, "ASiiiF");
     st = plane_client_stats(rig.client);
     assert_int_equal(st.finished, 2);
@@ -401,7 +391,7 @@ static void test_engine_refuses(void **state)
     rig_init(&rig, NULL);
     rig.refuse = true;
     call_worker(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_ENGINE);
     assert_string_equal(c.text, "no \"room\"");
     assert_false(plane_failure_is_retryable(c.kind));
@@ -418,23 +408,23 @@ static void test_refused(void **state)
     rig_init(&rig, NULL);
     address = address_of(&rig, "a77b124025c541e6/nope");
     call_send(&rig, &c, address);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_REFUSED);
     assert_string_equal(c.text, "Unknown endpoint: a77b124025c541e6/nope");
     assert_true(plane_failure_is_retryable(c.kind));
     call_worker(&rig, &d); /* the connection stays good */
-    UNTIL(&rig, d.over);
+    LOOP_UNTIL(rig.loop, d.over);
     assert_string_equal(d.seen, "ASiiiF");
     assert_int_equal(plane_client_stats(rig.client).connections, 1);
     plane_server_unregister(rig.server, GENERATE(0xa1));
     d = (struct call){0};
     call_worker(&rig, &d);
-    UNTIL(&rig, d.over);
+    LOOP_UNTIL(rig.loop, d.over);
     assert_int_equal(d.kind, PLANE_REFUSED);
     rig.raw_ack = "Server overloaded: worker at capacity";
     d = (struct call){0};
     call_raw(&rig, &d);
-    UNTIL(&rig, d.over);
+    LOOP_UNTIL(rig.loop, d.over);
     assert_int_equal(d.kind, PLANE_REFUSED);
     assert_string_equal(d.text, rig.raw_ack);
     rig_done(&rig);
@@ -454,7 +444,7 @@ static void test_cannot_send(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         c = (struct call){0};
         call_send(&rig, &c, bad[i]);
-        UNTIL(&rig, c.over);
+        LOOP_UNTIL(rig.loop, c.over);
         assert_int_equal(c.kind, PLANE_BAD_ADDRESS);
     }
     gone = raw_address(&rig);
@@ -463,7 +453,7 @@ static void test_cannot_send(void **state)
     c = (struct call){0};
     call_send(&rig, &c, gone);
     call_worker(&rig, &d);
-    UNTIL(&rig, c.over && d.over);
+    LOOP_UNTIL(rig.loop, c.over && d.over);
     assert_int_equal(c.kind, PLANE_UNREACHABLE);
     assert_int_equal(d.kind, PLANE_OVERLOADED); /* one stream at a time */
     assert_int_equal(plane_client_stats(rig.client).connections, 0);
@@ -480,23 +470,23 @@ static void test_deadlines(void **state)
     rig_init(&rig, &conf);
     rig.raw_silent = true;
     call_raw(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_NO_ACK);
 
     rig.raw_silent = false;
     rig.raw_no_home = true;
     c = (struct call){0};
     call_raw(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_NO_CALL_HOME);
     assert_string_equal(c.seen, "AX");
 
     rig.n_items = SIZE_MAX; /* starts, then says nothing */
     c = (struct call){0};
     call_worker(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_NO_FIRST_ITEM);
-    UNTIL(&rig, rig.cancels == 1); /* and the worker was told */
+    LOOP_UNTIL(rig.loop, rig.cancels == 1); /* and the worker was told */
     rig_done(&rig);
 }
 
@@ -516,7 +506,7 @@ static void test_worker_dies(void **state)
         rig.n_items = 5;
         rig.abort_after = cases[i].items;
         call_worker(&rig, &c);
-        UNTIL(&rig, c.over);
+        LOOP_UNTIL(rig.loop, c.over);
         assert_int_equal(c.kind, cases[i].kind);
         assert_int_equal(c.n_items, cases[i].items);
         assert_string_equal(c.text, "Stream ended before generation completed");
@@ -574,11 +564,11 @@ static void test_grammar(void **state)
         for (size_t f = 0; cases[i].frames[f][0] || cases[i].frames[f][1]; f++)
             script(&rig, cases[i].frames[f][0], cases[i].frames[f][1]);
         call_raw(&rig, &c);
-        UNTIL(&rig, c.over);
+        LOOP_UNTIL(rig.loop, c.over);
         if (strcmp(c.seen, cases[i].seen) != 0 || (c.kind != cases[i].kind))
             fail_msg("%s, step %zu: saw %s, %s %s", cases[i].name, rig.raw_step, c.seen,
                      plane_failure_name(c.kind), c.text);
-        UNTIL(&rig, !rig.raw_home);
+        LOOP_UNTIL(rig.loop, !rig.raw_home);
     }
     assert_int_equal(plane_client_stats(rig.client).streams, 0);
     rig_done(&rig);
@@ -597,7 +587,7 @@ static void test_frame_too_large(void **state)
     buf_put_u64be(&rig.raw_script, UINT64_MAX - 10);
     buf_put_u64be(&rig.raw_script, 0);
     call_raw(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_PROTOCOL);
     rig_done(&rig);
 }
@@ -613,7 +603,7 @@ static void test_reset(void **state)
     rig.raw_step = 20;
     script(&rig, "{\"error\":null}", NULL);
     call_raw(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_true(c.kind == PLANE_BROKEN_EARLY || c.kind == PLANE_NO_CALL_HOME);
     rig_done(&rig);
 }
@@ -630,14 +620,14 @@ static void test_cancel(void **state)
     rig.wait_for_drain = true;
     rig.item_bytes = 1000;
     call_worker(&rig, &c);
-    UNTIL(&rig, rig.cancels == 1);
+    LOOP_UNTIL(rig.loop, rig.cancels == 1);
     assert_string_equal(c.seen, "ASii");
     call_worker(&rig, &d); /* cancelled before anything left */
     d.stream = plane_stream_cancel(d.stream);
     call_worker(&rig, &f); /* and when the ack was there */
-    UNTIL(&rig, strcmp(f.seen, "") != 0);
+    LOOP_UNTIL(rig.loop, strcmp(f.seen, "") != 0);
     f.stream = plane_stream_cancel(f.stream);
-    UNTIL(&rig, plane_server_running(rig.server) == 0);
+    LOOP_UNTIL(rig.loop, plane_server_running(rig.server) == 0);
     assert_string_equal(d.seen, "");
     st = plane_client_stats(rig.client);
     assert_int_equal(st.cancelled, 3);
@@ -657,7 +647,7 @@ static void test_back_pressure(void **state)
     rig.item_bytes = 200;
     rig.wait_for_drain = true;
     call_worker(&rig, &c);
-    UNTIL(&rig, c.n_items == 3);
+    LOOP_UNTIL(rig.loop, c.n_items == 3);
     /* The worker fills the sockets' buffers and then stops. */
     do {
         sent = rig.sent;
@@ -667,7 +657,7 @@ static void test_back_pressure(void **state)
     assert_true(sent < rig.n_items);
     assert_int_equal(c.n_items, 3);
     plane_stream_resume(c.stream);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.n_items, rig.n_items);
     assert_int_equal(rig.sent, rig.n_items);
     rig_done(&rig);
@@ -685,15 +675,15 @@ static void test_flood(void **state)
     rig.n_items = SIZE_MAX;
     memset(item, '7', sizeof(item));
     call_worker(&rig, &c);
-    UNTIL(&rig, rig.held);
+    LOOP_UNTIL(rig.loop, rig.held);
     plane_request_item(rig.held, STR("1"));
-    UNTIL(&rig, c.n_items == 1);
+    LOOP_UNTIL(rig.loop, c.n_items == 1);
     for (size_t i = 0; i < 200; i++)
         plane_request_item(rig.held, str_slice(item, sizeof(item)));
-    UNTIL(&rig, rig.cancels == 1);
+    LOOP_UNTIL(rig.loop, rig.cancels == 1);
     assert_true(plane_server_stats(rig.server).items < 100);
     plane_stream_resume(c.stream);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_BROKEN);
     rig_done(&rig);
 }
@@ -710,7 +700,7 @@ static void test_pool(void **state)
         call_worker(&rig, &c[i]);
     assert_int_equal(plane_client_stats(rig.client).connections, 1);
     for (size_t i = 0; i < ARRAY_LEN(c); i++) {
-        UNTIL(&rig, c[i].over);
+        LOOP_UNTIL(rig.loop, c[i].over);
         assert_string_equal(c[i].seen, "ASiiiF");
     }
     AUTO(mem_free) char *address = address_of(&rig, "a1/generate");
@@ -730,12 +720,12 @@ static void test_stale_connection(void **state)
     rig_init(&rig, NULL);
     rig.raw_no_home = true;
     call_raw(&rig, &c);
-    UNTIL(&rig, strcmp(c.seen, "A") == 0);
+    LOOP_UNTIL(rig.loop, strcmp(c.seen, "A") == 0);
     rig.raw_conn = tcp_abort(rig.raw_conn); /* we have not noticed yet */
     struct call d = {0};
 
     call_raw(&rig, &d);
-    UNTIL(&rig, strcmp(d.seen, "A") == 0);
+    LOOP_UNTIL(rig.loop, strcmp(d.seen, "A") == 0);
     assert_int_equal(rig.raw_frames, 2);
     c.stream = plane_stream_cancel(c.stream);
     d.stream = plane_stream_cancel(d.stream);
@@ -759,13 +749,13 @@ static void test_server_limits(void **state)
     rig.n_items = SIZE_MAX;
     address = xasprintf("%s/b2/generate", plane_server_address(small));
     call_send(&rig, &c, address);
-    UNTIL(&rig, rig.served == 1);
+    LOOP_UNTIL(rig.loop, rig.served == 1);
     call_send(&rig, &d, address);
-    UNTIL(&rig, d.over);
+    LOOP_UNTIL(rig.loop, d.over);
     assert_int_equal(d.kind, PLANE_REFUSED);
     assert_non_null(strstr(d.text, "Server overloaded: "));
     c.stream = plane_stream_cancel(c.stream);
-    UNTIL(&rig, plane_server_running(small) == 0);
+    LOOP_UNTIL(rig.loop, plane_server_running(small) == 0);
     assert_int_equal(plane_server_stats(small).overloaded, 1);
     small = plane_server_free(small);
     rig_done(&rig);
@@ -780,11 +770,11 @@ static void test_free_in_flight(void **state)
     rig_init(&rig, NULL);
     rig.n_items = SIZE_MAX;
     call_worker(&rig, &c[0]);
-    UNTIL(&rig, strcmp(c[0].seen, "AS") == 0);
+    LOOP_UNTIL(rig.loop, strcmp(c[0].seen, "AS") == 0);
     call_worker(&rig, &c[1]);
     call_send(&rig, &c[2], "");
     rig.client = plane_client_free(rig.client);
-    UNTIL(&rig, rig.cancels >= 1);
+    LOOP_UNTIL(rig.loop, rig.cancels >= 1);
     assert_false(c[0].over || c[1].over || c[2].over);
     rig_done(&rig);
 }

@@ -6,13 +6,14 @@
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/nats_server_test.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
 
-enum { PATIENCE_MS = 10000, SILENT = 0, N_ITEMS = 3 };
+enum { SILENT = 0, N_ITEMS = 3 };
 
-static const struct plane_endpoint EP = {"ns", "backend", "generate", 0xa1};
+static const struct plane_endpoint EP = {"ns", "backend", "generate", 0xa1, false};
 
 struct rig {
     struct loop *loop;
@@ -33,16 +34,6 @@ struct call {
     bool over;
     size_t pause_at, n_items;
 };
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 /* --- the caller ------------------------------------------------------------------------------- */
 
@@ -178,13 +169,13 @@ static void rig_init(struct rig *rig, enum plane_kind kind, const struct plane_c
     EXPECT_OK(plane_server_new(&rig->server, rig->loop, &server, &e), &e);
     plane_server_register(rig->server, &EP, serve, rig);
     if (kind == PLANE_NATS)
-        UNTIL(rig, nats_link_stats(rig->nats).up);
+        LOOP_UNTIL(rig->loop, nats_link_stats(rig->nats).up);
     EXPECT_OK(plane_client_new(&rig->client, rig->loop, &conf, &e), &e);
     if (kind == PLANE_NATS) { /* the address of the server is borrowed: use it up */
         struct call c = {0};
 
         call_worker(rig, &c);
-        UNTIL(rig, c.over);
+        LOOP_UNTIL(rig->loop, c.over);
         rig->served = 0;
     }
 }
@@ -206,7 +197,7 @@ static void settle(struct rig *rig)
         return;
     EXPECT_OK(nats_link_subscribe(rig->nats, "echo", on_echo, &echoed, &id, &e), &e);
     EXPECT_OK(nats_link_publish(rig->nats, "echo", STR("x")), &e);
-    UNTIL(rig, echoed);
+    LOOP_UNTIL(rig->loop, echoed);
     nats_link_unsubscribe(rig->nats, id);
 }
 
@@ -235,12 +226,12 @@ static void check_normal(enum plane_kind kind)
         assert_string_equal(c[i].seen, ""); /* nothing from within the call */
     }
     for (size_t i = 0; i < ARRAY_LEN(c); i++) {
-        UNTIL(&rig, c[i].over);
+        LOOP_UNTIL(rig.loop, c[i].over);
         assert_string_equal(c[i].seen, "ASiiiF");
     }
     assert_int_equal(rig.served, ARRAY_LEN(c));
     assert_int_equal(plane_client_stats(rig.client).streams, 0);
-    UNTIL(&rig, plane_server_running(rig.server) == 0);
+    LOOP_UNTIL(rig.loop, plane_server_running(rig.server) == 0);
     rig_done(&rig);
 }
 
@@ -253,19 +244,19 @@ static void check_cancel(enum plane_kind kind)
     rig_init(&rig, kind, NULL);
     rig.n_items = SILENT;
     call_worker(&rig, &late);
-    UNTIL(&rig, strcmp(late.seen, "AS") == 0);
+    LOOP_UNTIL(rig.loop, strcmp(late.seen, "AS") == 0);
     late.stream = plane_stream_cancel(late.stream);
-    UNTIL(&rig, rig.cancels == 1);
+    LOOP_UNTIL(rig.loop, rig.cancels == 1);
 
     call_worker(&rig, &early);
-    UNTIL(&rig, plane_server_stats(rig.server).requests == rig.served + 1);
+    LOOP_UNTIL(rig.loop, plane_server_stats(rig.server).requests == rig.served + 1);
     early.stream = plane_stream_cancel(early.stream);
-    UNTIL(&rig, rig.cancels == 2 && plane_server_running(rig.server) == 0);
+    LOOP_UNTIL(rig.loop, rig.cancels == 2 && plane_server_running(rig.server) == 0);
     assert_false(early.over);
 
     call_worker(&rig, &never);
     never.stream = plane_stream_cancel(never.stream);
-    UNTIL(&rig, plane_server_running(rig.server) == 0);
+    LOOP_UNTIL(rig.loop, plane_server_running(rig.server) == 0);
     assert_string_equal(never.seen, "");
     assert_int_equal(plane_client_stats(rig.client).streams, 0);
     rig_done(&rig);
@@ -288,13 +279,13 @@ static void check_unknown(enum plane_kind kind)
     rig_init(&rig, kind, NULL);
     nope.name = "nope";
     call_endpoint(&rig, &c, &nope, STR("{}"));
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, want[kind].kind);
     assert_non_null(strstr(c.text, want[kind].text));
     plane_server_unregister(rig.server, &EP); /* a worker that leaves */
     settle(&rig);
     call_worker(&rig, &gone);
-    UNTIL(&rig, gone.over);
+    LOOP_UNTIL(rig.loop, gone.over);
     assert_int_equal(gone.kind, want[kind].kind);
     rig_done(&rig);
 }
@@ -315,13 +306,13 @@ static void check_overloaded(enum plane_kind kind)
     settle(&rig);
     rig.n_items = SILENT;
     call_worker(&rig, &c);
-    UNTIL(&rig, rig.served == 1);
+    LOOP_UNTIL(rig.loop, rig.served == 1);
     call_worker(&rig, &d);
-    UNTIL(&rig, d.over);
+    LOOP_UNTIL(rig.loop, d.over);
     assert_int_equal(d.kind, PLANE_REFUSED);
     assert_non_null(strstr(d.text, "Server overloaded: worker at capacity"));
     c.stream = plane_stream_cancel(c.stream);
-    UNTIL(&rig, rig.cancels == 1);
+    LOOP_UNTIL(rig.loop, rig.cancels == 1);
     rig_done(&rig);
 }
 
@@ -337,7 +328,7 @@ static void check_large(enum plane_kind kind)
         buf_put_cstr(&body, ",1234567890");
     buf_put_cstr(&body, "]}");
     call_endpoint(&rig, &c, &EP, buf_str(&body));
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     if (kind == PLANE_NATS) { /* its server takes 1 MiB: said so, and nobody is to blame */
         assert_int_equal(c.kind, PLANE_TOO_LARGE);
         assert_non_null(strstr(c.text, "max_payload"));
@@ -358,10 +349,10 @@ static void check_first_item(enum plane_kind kind)
     rig_init(&rig, kind, &conf);
     rig.n_items = SILENT;
     call_worker(&rig, &c);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_NO_FIRST_ITEM);
     assert_true(plane_failure_is_retryable(c.kind));
-    UNTIL(&rig, rig.cancels == 1);
+    LOOP_UNTIL(rig.loop, rig.cancels == 1);
     rig_done(&rig);
 }
 
@@ -374,25 +365,25 @@ static void check_gap(enum plane_kind kind)
     rig_init(&rig, kind, &conf);
     rig.n_items = SILENT;
     call_worker(&rig, &c);
-    UNTIL(&rig, rig.held);
+    LOOP_UNTIL(rig.loop, rig.held);
     for (int i = 0; i < 3; i++)
         loop_run_once(rig.loop, 30); /* the first item is another limit's matter */
     assert_false(c.over);
     plane_request_item(rig.held, STR("{\"token_ids\":[5]}"));
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.kind, PLANE_STALLED);
     assert_true(plane_failure_is_migratable(c.kind) && !plane_failure_is_retryable(c.kind));
-    UNTIL(&rig, rig.cancels == 1);
+    LOOP_UNTIL(rig.loop, rig.cancels == 1);
 
     call_worker(&rig, &slow); /* a client that takes nothing is not the worker's fault */
-    UNTIL(&rig, rig.held);
+    LOOP_UNTIL(rig.loop, rig.held);
     plane_request_item(rig.held, STR("{\"token_ids\":[5]}"));
-    UNTIL(&rig, slow.n_items == 1);
+    LOOP_UNTIL(rig.loop, slow.n_items == 1);
     for (int i = 0; i < 6; i++)
         loop_run_once(rig.loop, 30);
     assert_false(slow.over);
     plane_stream_resume(slow.stream);
-    UNTIL(&rig, slow.over);
+    LOOP_UNTIL(rig.loop, slow.over);
     assert_int_equal(slow.kind, PLANE_STALLED);
     rig_done(&rig);
 }
@@ -405,10 +396,10 @@ static void check_free_in_flight(enum plane_kind kind)
     rig_init(&rig, kind, NULL);
     rig.n_items = SILENT;
     call_worker(&rig, &c);
-    UNTIL(&rig, rig.served == 1);
+    LOOP_UNTIL(rig.loop, rig.served == 1);
     call_worker(&rig, &d);
     rig.client = plane_client_free(rig.client);
-    UNTIL(&rig, rig.cancels >= 1);
+    LOOP_UNTIL(rig.loop, rig.cancels >= 1);
     assert_false(c.over || d.over);
     rig_done(&rig);
 }
@@ -452,14 +443,14 @@ static void test_nobody_there(void **state)
     rig_init(&rig, PLANE_TCP, &conf);
     call_address(&rig, &nats, STR("nats:a_b.c-1/c"), STR("{}"));
     call_address(&rig, &http, STR("http://127.0.0.1:1/v1/rpc/c"), STR("{}"));
-    UNTIL(&rig, nats.over && http.over);
+    LOOP_UNTIL(rig.loop, nats.over && http.over);
     assert_int_equal(nats.kind, PLANE_UNREACHABLE);
     assert_int_equal(http.kind, PLANE_UNREACHABLE);
     rig_done(&rig);
 
     rig_init(&rig, PLANE_TCP, NULL);
     call_address(&rig, &unset, STR("nats:a_b.c-1/c"), STR("{}"));
-    UNTIL(&rig, unset.over);
+    LOOP_UNTIL(rig.loop, unset.over);
     assert_non_null(strstr(unset.text, "NATS_SERVER"));
     rig_done(&rig);
 }

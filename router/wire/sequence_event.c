@@ -18,21 +18,13 @@ void sequence_event_reader_done(struct sequence_event_reader *r)
 /* --- reading -----------------------------------------------------------------------------------
  */
 
-static void map_begin(struct msgpack_reader *m, struct members *s)
-{
-    if (msgpack_peek(m) != MSGPACK_MAP)
-        msgpack_fail(m, "expected a map");
-    else if (!members_begin(m, s, NULL, 0))
-        return;
-}
-
 static void worker_read(struct msgpack_reader *m, struct sequence_event *ev)
 {
     struct members s = {0};
     struct str name;
     bool has_id = false;
 
-    map_begin(m, &s);
+    members_begin_map(m, &s);
     while (members_next(m, &s, &name)) {
         if (str_is(name, "worker_id"))
             has_id = msgpack_read_u64(m, &ev->worker_id);
@@ -73,7 +65,7 @@ static void hint_read(struct msgpack_reader *m, struct sequence_event *ev)
 
     if (msgpack_read_nil(m))
         return;
-    map_begin(m, &s);
+    members_begin_map(m, &s);
     while (members_next(m, &s, &name)) {
         if (str_is(name, "initial_effective_prefill_tokens"))
             opt_read(m, &ev->prefill_tokens);
@@ -88,7 +80,7 @@ static void add_read(struct sequence_event_reader *r, struct msgpack_reader *m,
     struct members s = {0};
     struct str name;
 
-    map_begin(m, &s);
+    members_begin_map(m, &s);
     while (members_next(m, &s, &name)) {
         if (str_is(name, "token_sequence"))
             blocks_read(r, m, ev);
@@ -173,7 +165,7 @@ static void event_read(struct decode *d, bool alone)
     struct str name;
     unsigned saw = 0;
 
-    map_begin(m, &s);
+    members_begin_map(m, &s);
     while (members_next(m, &s, &name)) {
         if (alone && s.n == 1 && str_is(name, "events")) {
             events_read(d);
@@ -221,21 +213,6 @@ int sequence_events_decode(struct sequence_event_reader *r, struct str payload,
 /* --- writing -----------------------------------------------------------------------------------
  */
 
-static void u64_put(struct buf *out, const char *name, uint64_t v)
-{
-    msgpack_put_cstr(out, name);
-    msgpack_put_u64(out, v);
-}
-
-static void opt_put(struct buf *out, const char *name, struct opt_u64 v)
-{
-    msgpack_put_cstr(out, name);
-    if (v.set)
-        msgpack_put_u64(out, v.v);
-    else
-        msgpack_put_nil(out);
-}
-
 static void hint_put(struct buf *out, struct opt_u64 prefill_tokens)
 {
     msgpack_put_cstr(out, "prefill_load_hint");
@@ -244,8 +221,8 @@ static void hint_put(struct buf *out, struct opt_u64 prefill_tokens)
         return;
     }
     msgpack_put_map(out, 2);
-    u64_put(out, "initial_effective_prefill_tokens", prefill_tokens.v);
-    opt_put(out, "expected_prefill_duration", (struct opt_u64){0});
+    u64_member_put(out, "initial_effective_prefill_tokens", prefill_tokens.v);
+    opt_member_put(out, "expected_prefill_duration", (struct opt_u64){0});
 }
 
 static void add_put(struct buf *out, const struct sequence_event *ev, enum sequence_event_form form)
@@ -261,13 +238,12 @@ static void add_put(struct buf *out, const struct sequence_event *ev, enum seque
     for (size_t i = 0; ev->sequence && i < ev->n_sequence; i++)
         msgpack_put_u64(out, ev->sequence[i]);
     if (form == SEQUENCE_FORM_0_9) {
-        u64_put(out, "isl", ev->isl.v);
-        u64_put(out, "overlap", ev->overlap_blocks.v);
-        opt_put(out, "expected_output_tokens", ev->expected_output_tokens);
+        u64_member_put(out, "isl", ev->isl.v);
+        u64_member_put(out, "overlap", ev->overlap_blocks.v);
+        opt_member_put(out, "expected_output_tokens", ev->expected_output_tokens);
     } else {
-        msgpack_put_cstr(out, "track_prefill_tokens");
-        msgpack_put_bool(out, ev->prefill_tokens.set);
-        opt_put(out, "expected_output_tokens", ev->expected_output_tokens);
+        bool_member_put(out, "track_prefill_tokens", ev->prefill_tokens.set);
+        opt_member_put(out, "expected_output_tokens", ev->expected_output_tokens);
         hint_put(out, ev->prefill_tokens);
     }
 }
@@ -276,12 +252,11 @@ void sequence_event_put(struct buf *out, const struct sequence_event *ev,
                         enum sequence_event_form form)
 {
     msgpack_put_map(out, form == SEQUENCE_FORM_0_9 ? 4 : 5);
-    msgpack_put_cstr(out, "request_id");
-    msgpack_put_str(out, ev->request_id);
+    str_member_put(out, "request_id", ev->request_id);
     msgpack_put_cstr(out, "worker");
     msgpack_put_map(out, 2);
-    u64_put(out, "worker_id", ev->worker_id);
-    u64_put(out, "dp_rank", ev->dp_rank);
+    u64_member_put(out, "worker_id", ev->worker_id);
+    u64_member_put(out, "dp_rank", ev->dp_rank);
     msgpack_put_cstr(out, "data");
     switch (ev->kind) {
     case SEQUENCE_ADD:
@@ -294,9 +269,17 @@ void sequence_event_put(struct buf *out, const struct sequence_event *ev,
         msgpack_put_cstr(out, "Free");
         break;
     }
-    u64_put(out, "router_id", ev->router_id);
+    u64_member_put(out, "router_id", ev->router_id);
     if (form == SEQUENCE_FORM_1_X)
-        opt_put(out, "lora_name", (struct opt_u64){0});
+        opt_member_put(out, "lora_name", (struct opt_u64){0});
+}
+
+void sequence_list_put(struct buf *out, const struct sequence_event *ev)
+{
+    msgpack_put_map(out, 1);
+    msgpack_put_cstr(out, "events");
+    msgpack_put_array(out, 1);
+    sequence_event_put(out, ev, SEQUENCE_FORM_1_X);
 }
 
 /* --- presence ----------------------------------------------------------------------------------
@@ -312,7 +295,7 @@ int router_presence_decode(struct str payload, struct router_presence *ret, stru
     int r;
 
     msgpack_reader_init(&m, payload);
-    map_begin(&m, &s);
+    members_begin_map(&m, &s);
     while (members_next(&m, &s, &name)) {
         if (str_is(name, "router_id"))
             has_id = msgpack_read_u64(&m, &p.router_id);
@@ -331,7 +314,6 @@ int router_presence_decode(struct str payload, struct router_presence *ret, stru
 void router_presence_put(struct buf *out, const struct router_presence *p)
 {
     msgpack_put_map(out, 2);
-    u64_put(out, "router_id", p->router_id);
-    msgpack_put_cstr(out, "leaving");
-    msgpack_put_bool(out, p->leaving);
+    u64_member_put(out, "router_id", p->router_id);
+    bool_member_put(out, "leaving", p->leaving);
 }

@@ -8,8 +8,8 @@
  * {"AddRequest":{token_sequence, isl, overlap, expected_output_tokens}}. 1.x publishes under their
  * endpoint, adds lora_name, and its AddRequest is {token_sequence, track_prefill_tokens,
  * expected_output_tokens, prefill_load_hint:{initial_effective_prefill_tokens,
- * expected_prefill_duration}}. Over NATS there is one event to a message; an array of them, or
- * {"events":[…]}, is read as well.
+ * expected_prefill_duration}}. Over NATS a message is one event; over ZMQ from publisher to
+ * subscriber 1.x sends {"events":[…]} and takes nothing else. All of these are read, and arrays.
  *
  * Structs are maps with names. Readers reuse their memory and hand out views; limits are checked
  * before anything is stored. One thread per reader.
@@ -69,6 +69,8 @@ MUST_CHECK int sequence_events_decode(struct sequence_event_reader *r, struct st
 /* The 0.9.0 form writes isl and overlap_blocks, the 1.x form prefill_tokens; unset counts as 0. */
 void sequence_event_put(struct buf *out, const struct sequence_event *ev,
                         enum sequence_event_form form);
+/* {"events":[@ev]}, in the 1.x form. */
+void sequence_list_put(struct buf *out, const struct sequence_event *ev);
 
 /*
  * Ours: a router with replica sync says every few seconds that it is there, under a topic that the

@@ -176,6 +176,25 @@ static void lists_of_events_are_read_but_do_not_nest(void **state)
     }
 }
 
+static void a_list_for_1_x_over_zmq_holds_the_event(void **state)
+{
+    AUTO(sequence_event_reader_done) struct sequence_event_reader r = {0};
+    const struct sequence_event ev = {.request_id = STR("r"), .kind = SEQUENCE_FREE};
+    AUTO(buf_done) struct buf one = BUF_NULL, list = BUF_NULL;
+    struct seen s = {0};
+    struct err e;
+
+    (void)state;
+    sequence_event_put(&one, &ev, SEQUENCE_FORM_1_X);
+    sequence_list_put(&list, &ev);
+    assert_true(str_starts(buf_str(&list), STR("\x81\xa6"
+                                               "events\x91")));
+    assert_true(str_eq(str_skip(buf_str(&list), 9), buf_str(&one)));
+    EXPECT_OK(sequence_events_decode(&r, buf_str(&list), see, &s, &e), &e);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.last.form, SEQUENCE_FORM_1_X);
+}
+
 static void what_is_no_event_is_refused(void **state)
 {
     AUTO(sequence_event_reader_done) struct sequence_event_reader r = {0};
@@ -221,6 +240,7 @@ int main(void)
 {
     return TEST_RUN(T(captures_decode_and_encode_to_the_same_bytes),
                     T(an_addition_says_what_it_costs_in_the_words_of_its_generation),
-                    T(lists_of_events_are_read_but_do_not_nest), T(presence_goes_there_and_back),
+                    T(lists_of_events_are_read_but_do_not_nest),
+                    T(a_list_for_1_x_over_zmq_holds_the_event), T(presence_goes_there_and_back),
                     T(what_is_no_event_is_refused));
 }

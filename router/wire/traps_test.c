@@ -7,22 +7,13 @@
 #include "lib/base/arena.h"
 #include "lib/base/log.h"
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/tcp.h"
 #include "router/wire/engine_request.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
 #include "router/wire/tcp_frame.h"
 #include "router/wire/two_part.h"
-
-#define UNTIL(l, condition)                                                                        \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + UINT64_C(10000000000);                                    \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once(l, 20);                                                                  \
-        }                                                                                          \
-    } while (0)
 
 static struct loop *loop_of_test(void)
 {
@@ -168,7 +159,7 @@ static void streams_of_one_id(void **state)
 
         (void)plane_client_send(client, &call, &on, &calls[i]);
     }
-    UNTIL(l, calls[0].over && calls[1].over);
+    LOOP_UNTIL(l, calls[0].over && calls[1].over);
     assert_int_equal(calls[0].n_items, 2);
     assert_int_equal(calls[1].n_items, 5);
     client = plane_client_free(client);
@@ -242,10 +233,10 @@ static void order_of_a_worker(void **state)
     EXPECT_OK(plane_address_parse(str_from(plane_server_address(server)), &a, &e), &e);
     EXPECT_OK(tcp_connect(&out, l, a.ip, a.port, &on, &acks, &e), &e);
     ask(out, listener);
-    UNTIL(l, home);
-    UNTIL(l, acks.len == 4); /* nothing has been heard of the request yet */
+    LOOP_UNTIL(l, home);
+    LOOP_UNTIL(l, acks.len == 4); /* nothing has been heard of the request yet */
     tcp_set_handlers(home, &on, &stream);
-    UNTIL(l, str_has(buf_str(&stream), STR("sentinel")));
+    LOOP_UNTIL(l, str_has(buf_str(&stream), STR("sentinel")));
     for (size_t i = 0; i < ARRAY_LEN(headers); i++) {
         struct two_part m;
         size_t used;
