@@ -125,10 +125,10 @@ static void put_dump(struct event_memory *const *ranks, size_t n, bool newer, st
 {
     struct dump d = {.out = out, .next = {.kind = KV_STORED}};
 
-    kv_dump_begin_put(out, newer);
+    kv_events_begin_put("TreeDump", out, newer);
     for (size_t i = 0; i < n; i++)
         dump_rank(ranks[i], &d);
-    kv_dump_end_put(ranks[0]->ring, out, newer);
+    kv_events_end_put(ranks[0]->ring, out, newer);
 }
 
 void event_memory_answer(struct event_memory *m, const struct kv_query *q, bool newer,

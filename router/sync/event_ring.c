@@ -139,27 +139,17 @@ static void put_too_new(struct buf *out, const struct kv_query *q, uint64_t newe
     json_put_object_end(&j);
 }
 
-static void events_begin_put(const char *name, struct buf *out, bool newer)
+void kv_events_begin_put(const char *name, struct buf *out, bool newer)
 {
     buf_printf(out, "{\"%s\":%s", name, newer ? "{\"events\":[" : "[");
 }
 
-static void events_end_put(const struct event_ring *r, struct buf *out, bool newer)
+void kv_events_end_put(const struct event_ring *r, struct buf *out, bool newer)
 {
     if (newer)
         buf_printf(out, "],\"last_event_id\":%" PRIu64 "}}", r->newest);
     else
         buf_put_cstr(out, "]}");
-}
-
-void kv_dump_begin_put(struct buf *out, bool newer)
-{
-    events_begin_put("TreeDump", out, newer);
-}
-
-void kv_dump_end_put(const struct event_ring *r, struct buf *out, bool newer)
-{
-    events_end_put(r, out, newer);
 }
 
 /* The order of the cases is the reference's. */
@@ -178,12 +168,12 @@ int event_ring_answer(const struct event_ring *r, const struct kv_query *q, bool
         put_too_new(out, q, r->newest);
         return 0;
     }
-    events_begin_put("Events", out, newer);
+    kv_events_begin_put("Events", out, newer);
     for (uint64_t id = q->start.v; id <= end; id++) {
         if (id > q->start.v)
             buf_put_char(out, ',');
         kv_event_put_json(out, &r->events[id % EVENT_RING_LENGTH]);
     }
-    events_end_put(r, out, newer);
+    kv_events_end_put(r, out, newer);
     return 0;
 }

@@ -48,8 +48,8 @@ MUST_CHECK int event_ring_answer(const struct event_ring *r, const struct kv_que
                                  struct buf *out);
 
 /*
- * Around the events of a dump, {"TreeDump":…}; commas between them are the caller's: [e,…], @newer
- * {"events":[e,…],"last_event_id":n}.
+ * Around the events of an answer, @name "Events" or "TreeDump"; commas between them are the caller's:
+ * {name: [e,…]}, @newer {name: {"events":[e,…],"last_event_id":n}}.
  */
-void kv_dump_begin_put(struct buf *out, bool newer);
-void kv_dump_end_put(const struct event_ring *r, struct buf *out, bool newer);
+void kv_events_begin_put(const char *name, struct buf *out, bool newer);
+void kv_events_end_put(const struct event_ring *r, struct buf *out, bool newer);

@@ -128,8 +128,8 @@ static void newer_routers_are_told_all_up_to_the_newest(void **state)
     const struct kv_query q = {.worker_id = 7, .start = {true, 1}, .end = {true, 1}};
 
     (void)state;
-    kv_dump_begin_put(&dump, true);
-    kv_dump_end_put(r, &dump, true);
+    kv_events_begin_put("TreeDump", &dump, true);
+    kv_events_end_put(r, &dump, true);
     assert_string_equal(buf_cstr(&dump), "{\"TreeDump\":{\"events\":[],\"last_event_id\":0}}");
     for (uint64_t id = 1; id <= 2; id++)
         push(r, id);

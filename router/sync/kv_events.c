@@ -63,6 +63,8 @@ static int use_nats(struct kv_events *v, struct err *e)
 
     conf.state = on_nats;
     conf.arg = v;
+    conf.not_to_self = true;  /* what this router tells of itself it knows */
+    conf.each_at_once = true; /* few, and far between: waking one more thread costs more */
     return v->nats ? 0 : nats_link_start(&v->nats, v->conf.loop, &conf, e);
 }
 
@@ -72,6 +74,7 @@ int kv_events_start(struct kv_events **ret, const struct kv_events_conf *conf, s
     struct event_bus_conf bus = {.loop = conf->loop,
                                  .brokers = conf->brokers,
                                  .find_brokers = conf->find_brokers,
+                                 .not_to_self = true,
                                  .announce = conf->announce,
                                  .arg = conf->arg};
     int r = 0;

@@ -4,6 +4,7 @@
 #include "lib/base/test.h"
 
 #include "lib/base/log.h"
+#include "lib/net/loop_test.h"
 #include "router/sched/sched_test.h"
 #include "router/sched/scheduler.h"
 #include "router/wire/kv_event.h"
@@ -126,14 +127,6 @@ static double counted(struct bench *b, const char *kind, const char *outcome)
     return metric_value(metric_with(metric_family(b->metrics, &d), "n", "c", kind, outcome));
 }
 
-#define UNTIL(b, condition)                                                                        \
-    do {                                                                                           \
-        for (int turn_ = 0; turn_ < TURNS && !(condition); turn_++)                                \
-            loop_run_once((b)->loop, 10);                                                          \
-        if (!(condition))                                                                          \
-            fail_msg("%s: not within %d turns", #condition, TURNS);                                \
-    } while (0)
-
 /* A block that starts a prompt, in an event of that id. */
 static void live(struct bench *b, uint64_t id)
 {
@@ -165,11 +158,11 @@ static void a_worker_of_0_9_is_recovered(void **state)
     b->answers[1] = "{\"TreeDump\":[" STORED(0, 1) "," STORED(1, 2) "]}";
     b->answers[2] = "{\"Events\":[" STORED(5, 3) "," STORED(6, 4) "]}";
     put_worker(b);
-    UNTIL(b, counted(b, "dump", "dump") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "dump", "dump") == 1);
     assert_int_equal(held(b), 2);
     live(b, 7);
     assert_int_equal(held(b), 2);
-    UNTIL(b, counted(b, "range", "events") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "range", "events") == 1);
     assert_int_equal(held(b), 5);
     assert_string_equal(
         buf_cstr(&b->questions),
@@ -187,9 +180,9 @@ static void a_worker_of_1_x_has_an_endpoint_for_each_rank(void **state)
     b->answers[0] = "{\"TreeDump\":{\"events\":[" STORED(0, 1) "],\"last_event_id\":9}}";
     b->answers[1] = "{\"Events\":{\"events\":[" STORED(10, 2) "],\"last_event_id\":10}}";
     put_worker(b);
-    UNTIL(b, counted(b, "position", "dump") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "position", "dump") == 1);
     live(b, 11);
-    UNTIL(b, counted(b, "range", "events") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "range", "events") == 1);
     assert_int_equal(held(b), 3);
     assert_int_equal(plane_server_stats(b->server).unknown_endpoints, 1); /* asked once for all */
 }
@@ -207,7 +200,7 @@ static void a_later_worker_has_sources_that_discovery_tells(void **state)
     b->answers[0] = "{\"TreeDump\":{\"events\":[" STORED(3, 1) "],\"last_event_id\":3,"
                                                                "\"reset_scope\":\"all\"}}";
     put_worker_with(b, queries);
-    UNTIL(b, counted(b, "position", "dump") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "position", "dump") == 1);
     assert_int_equal(held(b), 1);
     assert_true(counted(b, "position", "failed") == 1);
 }
@@ -228,7 +221,7 @@ static void a_source_that_names_its_rank_is_asked_first(void **state)
     b->answers[0] = "{\"TreeDump\":{\"events\":[" STORED(3, 1) "],\"last_event_id\":3,"
                                                                "\"reset_scope\":\"all\"}}";
     put_worker_with(b, queries);
-    UNTIL(b, counted(b, "position", "dump") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "position", "dump") == 1);
     assert_int_equal(held(b), 1);
     assert_true(counted(b, "position", "failed") == 0);
 }
@@ -243,7 +236,7 @@ static void failures_are_asked_again(void **state)
     b->answers[2] = "{\"TreeDump\":[" STORED(0, 1) ",{\"worker_id\":161}]}";
     b->answers[3] = "{\"TreeDump\":[" STORED(0, 1) "," STORED(1, 2) "]}";
     put_worker(b);
-    UNTIL(b, counted(b, "position", "dump") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "position", "dump") == 1);
     assert_true(counted(b, "position", "failed") == 3);
     assert_int_equal(held(b), 2);
 }
@@ -253,7 +246,7 @@ static void a_worker_without_indexer_is_left_alone(void **state)
     struct bench *b = *state;
 
     put_worker(b);
-    UNTIL(b, counted(b, "position", "unsupported") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "position", "unsupported") == 1);
     assert_int_equal(plane_server_stats(b->server).unknown_endpoints, 2);
     live(b, 3);
     live(b, 8);
@@ -269,12 +262,12 @@ static void a_worker_that_leaves_is_not_waited_for(void **state)
 
     plane_server_register(b->server, AT("worker_kv_indexer_query"), serve, b);
     put_worker(b);
-    UNTIL(b, b->open);
+    LOOP_UNTIL(b->loop, b->open);
     live(b, 0);
     assert_int_equal(held(b), 0); /* a dump may come */
     kv_intake_remove_worker(b->k, WORKER);
     assert_true(counted(b, "position", "withdrawn") == 1);
-    UNTIL(b, !b->open);
+    LOOP_UNTIL(b->loop, !b->open);
 }
 
 static void a_lost_connection_is_followed_by_a_question(void **state)
@@ -286,12 +279,12 @@ static void a_lost_connection_is_followed_by_a_question(void **state)
     b->answers[1] = "{\"Events\":[" STORED(0, 1) "," STORED(1, 2) "]}";
     b->answers[2] = "{\"TooNew\":{\"newest_available\":1}}";
     put_worker(b);
-    UNTIL(b, counted(b, "position", "dump") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "position", "dump") == 1);
     kv_intake_check(b->k);
-    UNTIL(b, counted(b, "news", "events") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "news", "events") == 1);
     assert_int_equal(held(b), 2);
     kv_intake_check(b->k);
-    UNTIL(b, counted(b, "news", "too_new") == 1);
+    LOOP_UNTIL(b->loop, counted(b, "news", "too_new") == 1);
     assert_int_equal(held(b), 2);
 }
 

@@ -2,11 +2,12 @@
 /* Against a real nats-server with JetStream. */
 #include "router/sync/kv_stream.h"
 
+#include "lib/net/loop_test.h"
 #include "lib/net/nats_link.h"
 #include "lib/net/nats_server_test.h"
 #include "router/wire/kv_event.h"
 
-enum { DEADLINE_MS = 30000, SNAPSHOT_BYTES = 300000 };
+enum { SNAPSHOT_BYTES = 300000 };
 #define SUBJECT "namespace-n-component-c-kv-events.kv-events"
 
 struct bench {
@@ -24,16 +25,6 @@ struct ear {
     struct buf events, restored, index;
     unsigned n, restores;
 };
-
-#define WAIT_UNTIL(b, condition)                                                                   \
-    do {                                                                                           \
-        uint64_t wait_end_ = clock_now_ns() / 1000000 + DEADLINE_MS;                               \
-        while (!(condition)) {                                                                     \
-            loop_run_once((b)->loop, 20);                                                          \
-            if (clock_now_ns() / 1000000 > wait_end_)                                              \
-                fail_msg("not within %d ms: %s", DEADLINE_MS, #condition);                         \
-        }                                                                                          \
-    } while (0)
 
 static void on_state(void *arg, bool up)
 {
@@ -56,7 +47,7 @@ static int set_up(void **state)
     b->server = nats_test_start(b->port, b->folder);
     conf.servers = b->url;
     EXPECT_OK(nats_link_start(&b->nats, b->loop, &conf, &e), &e);
-    WAIT_UNTIL(b, b->up);
+    LOOP_UNTIL(b->loop, b->up);
     return 0;
 }
 
@@ -124,7 +115,7 @@ static void open_ear(struct bench *b, struct ear *x, uint64_t id, uint64_t thres
     struct err e;
 
     EXPECT_OK(kv_stream_start(&x->stream, &conf, &e), &e);
-    WAIT_UNTIL(b, kv_stream_stats(x->stream).consuming);
+    LOOP_UNTIL(b->loop, kv_stream_stats(x->stream).consuming);
 }
 
 static void close_ear(struct ear *x)
@@ -149,17 +140,17 @@ static void each_router_hears_everything(void **state)
     open_ear(b, &x, 11, 0, false);
     say(b, "a");
     say(b, "b");
-    WAIT_UNTIL(b, x.n == 2);
+    LOOP_UNTIL(b->loop, x.n == 2);
     open_ear(b, &y, 12, 0, false);
     say(b, "c");
-    WAIT_UNTIL(b, x.n == 3 && y.n == 3);
+    LOOP_UNTIL(b->loop, x.n == 3 && y.n == 3);
     assert_string_equal(buf_cstr(&y.events), "abc");
     assert_int_equal(y.restores, 0);
     close_ear(&x);
     /* More than one pull. */
     for (int i = 0; i < 500; i++)
         say(b, "x");
-    WAIT_UNTIL(b, y.n == 503);
+    LOOP_UNTIL(b->loop, y.n == 503);
     close_ear(&y);
 }
 
@@ -170,11 +161,11 @@ static void a_reset_forgets_what_was(void **state)
 
     open_ear(b, &x, 11, 0, false);
     say(b, "old");
-    WAIT_UNTIL(b, x.n == 1);
+    LOOP_UNTIL(b->loop, x.n == 1);
     close_ear(&x);
     open_ear(b, &x, 12, 0, true);
     say(b, "new");
-    WAIT_UNTIL(b, x.n == 1);
+    LOOP_UNTIL(b->loop, x.n == 1);
     assert_string_equal(buf_cstr(&x.events), "new");
     close_ear(&x);
 }
@@ -190,10 +181,10 @@ static void a_snapshot_replaces_the_stream(void **state)
         buf_put_char(&x.index, (char)(i * 7 + i / 256));
     for (int i = 0; i < 5; i++)
         say(b, "x");
-    WAIT_UNTIL(b, x.n == 5 && kv_stream_stats(x.stream).snapshots_written == 1);
+    LOOP_UNTIL(b->loop, x.n == 5 && kv_stream_stats(x.stream).snapshots_written == 1);
     say(b, "later");
     open_ear(b, &y, 12, 0, false);
-    WAIT_UNTIL(b, y.n == 1);
+    LOOP_UNTIL(b->loop, y.n == 1);
     assert_int_equal(y.restores, 1);
     assert_string_equal(buf_cstr(&y.events), "later");
     assert_true(str_eq(buf_str(&y.restored), buf_str(&x.index)));
@@ -203,7 +194,7 @@ static void a_snapshot_replaces_the_stream(void **state)
     buf_truncate(&x.index, 100);
     for (int i = 0; i < 5; i++)
         say(b, "x");
-    WAIT_UNTIL(b, kv_stream_stats(x.stream).snapshots_written == 2);
+    LOOP_UNTIL(b->loop, kv_stream_stats(x.stream).snapshots_written == 2);
     open_ear(b, &y, 13, 0, false);
     assert_true(str_eq(buf_str(&y.restored), buf_str(&x.index)));
     close_ear(&y);
@@ -218,14 +209,15 @@ static void a_server_that_lost_its_store_is_served_again(void **state)
 
     open_ear(b, &x, 11, 0, false);
     nats_test_kill(b->server);
-    WAIT_UNTIL(b, !b->up);
+    LOOP_UNTIL(b->loop, !b->up);
     remove_tree(b->folder);
     b->server = nats_test_start(b->port, b->folder);
-    WAIT_UNTIL(b, b->up);
+    LOOP_UNTIL(b->loop, b->up);
     kv_stream_link_up(x.stream);
-    WAIT_UNTIL(b, kv_stream_stats(x.stream).restarts >= 2 && kv_stream_stats(x.stream).consuming);
+    LOOP_UNTIL(b->loop,
+               kv_stream_stats(x.stream).restarts >= 2 && kv_stream_stats(x.stream).consuming);
     say(b, "again");
-    WAIT_UNTIL(b, x.n == 1);
+    LOOP_UNTIL(b->loop, x.n == 1);
     close_ear(&x);
 }
 

@@ -9,7 +9,7 @@
 #include "router/wire/event_bus.h"
 
 /* Decisions between two flushes whose hit rate is told; there are hardly more. */
-enum { HITS_MAX = 4096, FLUSH_MS = 1 };
+enum { HITS_MAX = 4096, FLUSH_MS = 5 };
 
 struct load_report {
     struct load_report_conf conf;
@@ -141,9 +141,9 @@ int load_report_start(struct load_report **ret, const struct load_report_conf *c
     r->observer = (struct scheduler_observer){
         .booked = on_booked, .prefilled = on_changed, .grown = on_changed, .ended = on_changed};
     r->flush = timer_new(conf->loop, flush, r);
-    outcome = event_outlet_new(&r->hit_rates, conf->bus, &hit_rates, conf->router_id, e);
+    outcome = event_outlet_new(&r->hit_rates, conf->bus, &hit_rates, event_publisher_id(), e);
     if (outcome == 0)
-        outcome = event_outlet_new(&r->loads, conf->bus, &loads, conf->router_id, e);
+        outcome = event_outlet_new(&r->loads, conf->bus, &loads, event_publisher_id(), e);
     if (outcome < 0)
         return outcome;
     scheduler_observe(conf->scheduler, &r->observer);

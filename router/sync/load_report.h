@@ -3,8 +3,8 @@
  * What this router tells of its decisions (router.md §2.8, 2.9): the hit rate of each on kv-hit-rate,
  * and on kv_metrics the booked load of each target whose bookings have changed.
  *
- * Both are of the namespace, as in 0.9.0. Reports leave a millisecond later, so that many changes of
- * a target are one report. Only in mode kv, like the reference's. One loop thread, that of the
+ * Both are of the namespace, as in 0.9.0. Reports leave five milliseconds later, so that many changes
+ * of a target are one report. Only in mode kv, like the reference's. One loop thread, that of the
  * scheduler.
  */
 #pragma once
@@ -25,7 +25,6 @@ struct load_report_conf {
     struct event_bus *bus;
     struct scheduler *scheduler;
     const char *ns;
-    uint64_t router_id; /* publisher of the envelopes */
 };
 
 MUST_CHECK int load_report_start(struct load_report **ret, const struct load_report_conf *conf,

@@ -3,10 +3,12 @@
 
 #include "lib/base/log.h"
 #include "lib/base/map64.h"
+#include "router/sched/affinity.h"
 #include "router/sched/scheduler.h"
 #include "router/sync/replica_ledger.h"
 #include "router/wire/event_bus.h"
 #include "router/wire/sequence_event.h"
+#include "router/wire/session_event.h"
 
 static const struct log_target LG = {"dynamo_llm::kv_router::sequence"};
 
@@ -22,33 +24,37 @@ struct replica {
     struct replica_conf conf;
     struct replica_ledger *ledger;
     struct scheduler_observer observer;
-    struct event_subscription *events, *presence;
-    struct event_outlet *outlet, *newer_outlet, *presence_outlet;
+    struct event_subscription *events, *presence, *sessions;
+    struct event_outlet *outlet, *newer_outlet, *presence_outlet, *session_outlet;
     struct sequence_event_reader reader;
-    struct map64 told; /* booking -> struct told */
+    uint64_t publisher_id; /* of the envelope that is read */
+    struct map64 told;     /* booking -> struct told */
     struct timer *tick;
     uint64_t announced_ms;
     struct metric *heard[N_REPLICA_OUTCOMES], *bad, *sent, *lost, *routers, *bookings;
+    struct metric *sessions_heard[N_REPLICA_OUTCOMES];
 };
 
 /* --- telling ---------------------------------------------------------------------------------- */
 
-static void send_form(struct replica *r, struct event_outlet *o, const struct sequence_event *ev,
-                      enum sequence_event_form form)
+static void send_to(struct replica *r, struct event_outlet *o, const struct buf *payload)
 {
-    AUTO(buf_done) struct buf payload = BUF_NULL;
-
-    if (!o)
-        return;
-    sequence_event_put(&payload, ev, form);
-    metric_add(event_outlet_send(o, buf_str(&payload)) == 0 ? r->sent : r->lost, 1);
+    metric_add(event_outlet_send(o, buf_str(payload)) == 0 ? r->sent : r->lost, 1);
 }
 
 static void tell(struct replica *r, const struct sequence_event *ev)
 {
-    send_form(r, r->outlet, ev, SEQUENCE_FORM_0_9);
-    if (replica_ledger_newer(r->ledger))
-        send_form(r, r->newer_outlet, ev, SEQUENCE_FORM_1_X);
+    AUTO(buf_done) struct buf older = BUF_NULL, newer = BUF_NULL;
+
+    sequence_event_put(&older, ev, SEQUENCE_FORM_0_9);
+    send_to(r, r->outlet, &older);
+    if (!replica_ledger_newer(r->ledger))
+        return;
+    if (event_bus_is_direct(r->conf.bus))
+        sequence_list_put(&newer, ev);
+    else
+        sequence_event_put(&newer, ev, SEQUENCE_FORM_1_X);
+    send_to(r, r->newer_outlet, &newer);
 }
 
 static void on_booked(struct scheduler_observer *o, const struct route_booked *b)
@@ -105,6 +111,16 @@ static void on_ended(struct scheduler_observer *o, const struct booking *b)
     }
 }
 
+static void on_session(void *arg, const struct affinity_binding *b)
+{
+    struct replica *r = arg;
+    AUTO(buf_done) struct buf payload = BUF_NULL;
+    const struct session_event s = replica_session_of(b);
+
+    session_event_put(&payload, &s);
+    send_to(r, r->session_outlet, &payload);
+}
+
 static void announce(struct replica *r, bool leaving)
 {
     AUTO(buf_done) struct buf payload = BUF_NULL;
@@ -127,7 +143,8 @@ static void show(const struct replica *r)
 static void on_event(void *arg, const struct sequence_event *ev)
 {
     struct replica *r = arg;
-    enum replica_outcome outcome = replica_ledger_apply(r->ledger, ev, clock_now_ns());
+    enum replica_outcome outcome =
+        replica_ledger_apply(r->ledger, r->publisher_id, ev, clock_now_ns());
 
     metric_add(r->heard[outcome], 1);
 }
@@ -145,11 +162,24 @@ static void on_envelope(void *arg, const struct event_envelope *v)
     struct replica *r = arg;
     struct err e;
 
-    if (v->publisher_id == r->conf.router_id)
-        return;
+    r->publisher_id = v->publisher_id;
     if (sequence_events_decode(&r->reader, v->payload, on_event, r, &e) < 0)
         on_bad(r, &e);
     show(r);
+}
+
+static void on_session_envelope(void *arg, const struct event_envelope *v)
+{
+    struct replica *r = arg;
+    struct session_event s;
+    struct err e;
+
+    if (session_event_decode(v->payload, &s, &e) < 0)
+        on_bad(r, &e);
+    else
+        metric_add(r->sessions_heard[replica_bind(r->conf.scheduler, r->conf.affinity, &s,
+                                                  clock_now_ns())],
+                   1);
 }
 
 static void on_presence(void *arg, const struct event_envelope *v)
@@ -158,8 +188,6 @@ static void on_presence(void *arg, const struct event_envelope *v)
     struct router_presence p;
     struct err e;
 
-    if (v->publisher_id == r->conf.router_id)
-        return;
     if (router_presence_decode(v->payload, &p, &e) < 0)
         on_bad(r, &e);
     else if (p.leaving)
@@ -169,9 +197,9 @@ static void on_presence(void *arg, const struct event_envelope *v)
     show(r);
 }
 
-void replica_router_gone(struct replica *r, uint64_t router_id)
+void replica_publisher_gone(struct replica *r, uint64_t publisher_id)
 {
-    replica_ledger_leave(r->ledger, router_id, clock_now_ns());
+    replica_ledger_publisher_gone(r->ledger, publisher_id, clock_now_ns());
     show(r);
 }
 
@@ -213,6 +241,11 @@ static void init_metrics(struct replica *r)
 
     for (size_t i = 0; i < N_REPLICA_OUTCOMES; i++)
         r->heard[i] = metric_with(heard, ns, c, REPLICA_OUTCOME_WORDS[i]);
+    for (size_t i = 0; i < N_REPLICA_OUTCOMES; i++)
+        r->sessions_heard[i] = metric_with(
+            family(r, METRIC_COUNTER, "commutator_router_replica_sessions_heard_total",
+                   "Bindings of sessions that other routers told, by what was done", "outcome"),
+            ns, c, REPLICA_OUTCOME_WORDS[i]);
     r->bad = metric_with(heard, ns, c, "bad");
     r->sent = metric_with(sent, ns, c, "sent");
     r->lost = metric_with(sent, ns, c, "lost");
@@ -230,12 +263,30 @@ static int open_outlets(struct replica *r, struct err *e)
     const struct event_topic older = {c->ns, c->component, NULL, TOPIC_ACTIVE_SEQUENCES};
     const struct event_topic newer = {c->ns, c->component, c->endpoint, TOPIC_ACTIVE_SEQUENCES};
     const struct event_topic presence = {c->ns, c->component, NULL, TOPIC_ROUTER_PRESENCE};
-    int x = event_outlet_new(&r->outlet, c->bus, &older, c->router_id, e);
+    int x = event_outlet_new(&r->outlet, c->bus, &older, event_publisher_id(), e);
 
     if (x == 0)
-        x = event_outlet_new(&r->newer_outlet, c->bus, &newer, c->router_id, e);
+        x = event_outlet_new(&r->newer_outlet, c->bus, &newer, event_publisher_id(), e);
     if (x == 0)
-        x = event_outlet_new(&r->presence_outlet, c->bus, &presence, c->router_id, e);
+        x = event_outlet_new(&r->presence_outlet, c->bus, &presence, event_publisher_id(), e);
+    return x;
+}
+
+static int share_sessions(struct replica *r, struct err *e)
+{
+    const struct replica_conf *c = &r->conf;
+    const struct event_topic topic = {c->ns, c->component, c->endpoint, TOPIC_SESSION_AFFINITY};
+    const struct event_handlers heard = {.event = on_session_envelope, .bad = on_bad, .arg = r};
+    int x;
+
+    if (!c->affinity)
+        return 0;
+    x = event_outlet_new(&r->session_outlet, c->bus, &topic, event_publisher_id(), e);
+    if (x == 0)
+        x = event_bus_subscribe(&r->sessions, c->bus, &topic, &heard, e);
+    if (x == 0)
+        affinity_share(c->affinity, c->router_id, clock_wall_ms() * UINT64_C(1000000), on_session,
+                       r);
     return x;
 }
 
@@ -262,6 +313,8 @@ int replica_start(struct replica **ret, const struct replica_conf *conf, struct 
     x = open_outlets(r, e);
     if (x == 0)
         x = subscribe(r, e);
+    if (x == 0)
+        x = share_sessions(r, e);
     if (x < 0)
         return x;
     r->observer = (struct scheduler_observer){
@@ -286,9 +339,13 @@ struct replica *replica_free(struct replica *r)
     timer_free(r->tick);
     event_subscription_free(r->events);
     event_subscription_free(r->presence);
+    event_subscription_free(r->sessions);
+    if (r->conf.affinity)
+        affinity_share(r->conf.affinity, r->conf.router_id, 0, NULL, NULL);
     event_outlet_free(r->outlet);
     event_outlet_free(r->newer_outlet);
     event_outlet_free(r->presence_outlet);
+    event_outlet_free(r->session_outlet);
     replica_ledger_free(r->ledger);
     while (map64_next(&r->told, &at, &booking, &value))
         free((struct told *)(uintptr_t)value);

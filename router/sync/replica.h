@@ -10,8 +10,11 @@
  * routers there are, each announces itself under a topic of ours (REPLICA_PRESENCE_MS) and says when
  * it leaves. What is done with the words of others is in replica_ledger.h.
  *
- * Over ZMQ without brokers a publisher is found by its EventChannel record, which routers do not
- * write: they hear others there, and are not heard.
+ * Over ZMQ without brokers a publisher is found by its EventChannel record, which the bus announces:
+ * one for each topic and scope here. With such a record goes the router that published there.
+ *
+ * Sessions are shared as well, where requests of a session stay with a worker: in the form of 1.x
+ * (session_event.h), the only one that knows them.
  *
  * One loop thread, that of the scheduler.
  */
@@ -24,6 +27,7 @@
 #include "lib/base/metric.h"
 #include "lib/net/loop.h"
 
+struct affinity;
 struct event_bus;
 struct replica;
 struct scheduler;
@@ -32,6 +36,7 @@ struct replica_conf {
     struct loop *loop;
     struct event_bus *bus;       /* borrowed */
     struct scheduler *scheduler; /* borrowed */
+    struct affinity *affinity;   /* borrowed; NULL = there are no sessions */
     struct metric_registry *metrics;
     const char *ns, *component, *endpoint;
     uint64_t router_id; /* of this process */
@@ -41,5 +46,5 @@ MUST_CHECK int replica_start(struct replica **ret, const struct replica_conf *co
 /* Says that it leaves; what others placed counts no more. */
 struct replica *replica_free(struct replica *r);
 DEFINE_CLEANUP(struct replica *, replica_free)
-/* Discovery says that a router's channel of this topic is gone. */
-void replica_router_gone(struct replica *r, uint64_t router_id);
+/* Discovery says that a channel of TOPIC_ACTIVE_SEQUENCES is gone: with it who told there. */
+void replica_publisher_gone(struct replica *r, uint64_t publisher_id);

@@ -5,6 +5,7 @@
 #include "lib/base/list.h"
 #include "lib/base/map64.h"
 #include "lib/base/strmap.h"
+#include "router/sched/affinity.h"
 #include "router/sched/scheduler.h"
 #include "router/sched/sequences.h"
 #include "router/wire/sequence_event.h"
@@ -20,10 +21,11 @@ const char *const REPLICA_OUTCOME_WORDS[N_REPLICA_OUTCOMES] = {
 
 struct router {
     uint64_t id;
-    uint64_t heard_ns;   /* last */
-    bool announces;      /* one of ours */
-    bool newer;          /* speaks 1.x */
-    struct list entries; /* the oldest first */
+    uint64_t publisher_id; /* that placements were last heard from */
+    uint64_t heard_ns;     /* last */
+    bool announces;        /* one of ours */
+    bool newer;            /* speaks 1.x */
+    struct list entries;   /* the oldest first */
 };
 
 struct entry {
@@ -45,6 +47,31 @@ struct replica_ledger {
 };
 
 static const uint64_t NS_PER_MS = 1000000;
+
+/* --- sessions --------------------------------------------------------------------------------- */
+
+enum replica_outcome replica_bind(const struct scheduler *s, struct affinity *a,
+                                  const struct session_event *ev, uint64_t now_ns)
+{
+    uint64_t ttl_ns = scheduler_conf(s)->affinity_ttl_s * UINT64_C(1000000000);
+    const struct affinity_binding b = {
+        ev->session, {ev->worker_id, ev->dp_rank}, {ev->sequence, ev->writer_id}};
+
+    if (ttl_ns == 0)
+        return REPLICA_UNKNOWN_REQUEST;
+    if (!scheduler_knows(s, b.worker))
+        return REPLICA_UNKNOWN_WORKER;
+    return affinity_hear(a, &b, ttl_ns, now_ns) ? REPLICA_APPLIED : REPLICA_TWICE;
+}
+
+struct session_event replica_session_of(const struct affinity_binding *b)
+{
+    return (struct session_event){.session = b->session,
+                                  .worker_id = b->worker.worker_id,
+                                  .dp_rank = b->worker.dp_rank,
+                                  .sequence = b->version.sequence,
+                                  .writer_id = b->version.writer};
+}
 
 /* --- routers ---------------------------------------------------------------------------------- */
 
@@ -121,11 +148,9 @@ static uint32_t clamp(uint64_t v)
     return (uint32_t)MIN(v, (uint64_t)UINT32_MAX);
 }
 
-/* 0.9 says what the prompt has and what is cached of it, 1.x what is left to compute. */
-static struct route_booked booked_of(const struct replica_ledger *l,
-                                     const struct sequence_event *ev)
+static struct route_booked booked_of(const struct scheduler *s, const struct sequence_event *ev)
 {
-    uint64_t block_size = scheduler_block_size(l->scheduler), cached;
+    uint64_t block_size = scheduler_block_size(s), cached;
     struct route_booked b = {.id = ev->request_id,
                              .worker = {ev->worker_id, ev->dp_rank},
                              .sequence = ev->sequence,
@@ -142,21 +167,31 @@ static struct route_booked booked_of(const struct replica_ledger *l,
     return b;
 }
 
+enum replica_outcome replica_book(struct scheduler *s, const struct sequence_event *ev, bool room,
+                                  uint64_t now_ns, struct booking **ret)
+{
+    const struct route_booked b = booked_of(s, ev);
+
+    if (!room)
+        return REPLICA_FULL;
+    *ret = scheduler_book_remote(s, &b, now_ns);
+    return *ret ? REPLICA_APPLIED : REPLICA_UNKNOWN_WORKER;
+}
+
 static enum replica_outcome add(struct replica_ledger *l, struct router *r,
                                 const struct sequence_event *ev, uint64_t now_ns)
 {
-    const struct route_booked b = booked_of(l, ev);
+    bool room = strmap_len(l->entries) < REPLICA_BOOKINGS_MAX;
     struct str key = key_of(l, ev);
+    enum replica_outcome outcome;
     struct booking *booking;
     struct entry *en;
 
     if (strmap_get(l->entries, key))
         return REPLICA_TWICE;
-    if (strmap_len(l->entries) == REPLICA_BOOKINGS_MAX)
-        return REPLICA_FULL;
-    booking = scheduler_book_remote(l->scheduler, &b, now_ns);
-    if (!booking)
-        return REPLICA_UNKNOWN_WORKER;
+    outcome = replica_book(l->scheduler, ev, room, now_ns, &booking);
+    if (outcome != REPLICA_APPLIED)
+        return outcome;
     en = xcalloc(1, sizeof(*en) + key.len);
     en->booking = booking;
     en->since_ns = now_ns;
@@ -167,8 +202,8 @@ static enum replica_outcome add(struct replica_ledger *l, struct router *r,
     return REPLICA_APPLIED;
 }
 
-enum replica_outcome replica_ledger_apply(struct replica_ledger *l, const struct sequence_event *ev,
-                                          uint64_t now_ns)
+enum replica_outcome replica_ledger_apply(struct replica_ledger *l, uint64_t publisher_id,
+                                          const struct sequence_event *ev, uint64_t now_ns)
 {
     struct entry *en;
     struct router *r;
@@ -185,6 +220,7 @@ enum replica_outcome replica_ledger_apply(struct replica_ledger *l, const struct
         if (!r->newer)
             l->newer = r->newer = true;
     }
+    r->publisher_id = publisher_id;
     if (ev->kind == SEQUENCE_ADD)
         return add(l, r, ev, now_ns);
     en = strmap_get(l->entries, key_of(l, ev));
@@ -212,6 +248,23 @@ void replica_ledger_leave(struct replica_ledger *l, uint64_t router_id, uint64_t
     if (!r)
         return;
     drop_router(l, r, now_ns);
+    count_alive(l, now_ns);
+}
+
+void replica_ledger_publisher_gone(struct replica_ledger *l, uint64_t publisher_id, uint64_t now_ns)
+{
+    struct router *gone[REPLICA_ROUTERS_MAX];
+    uint64_t id, value;
+    size_t at = 0, n = 0;
+
+    while (map64_next(&l->routers, &at, &id, &value)) {
+        struct router *r = (struct router *)(uintptr_t)value;
+
+        if (r->publisher_id == publisher_id)
+            gone[n++] = r;
+    }
+    while (n)
+        drop_router(l, gone[--n], now_ns);
     count_alive(l, now_ns);
 }
 

@@ -19,9 +19,12 @@
 #include <stdint.h>
 
 #include "lib/base/mem.h"
+#include "router/sched/scheduler.h"
+#include "router/wire/session_event.h"
 
+struct affinity;
+struct affinity_binding;
 struct replica_ledger;
-struct scheduler;
 struct sequence_event;
 
 enum {
@@ -42,6 +45,23 @@ enum replica_outcome {
 };
 extern const char *const REPLICA_OUTCOME_WORDS[N_REPLICA_OUTCOMES];
 
+/* --- what every kind of router does with the words of others --- */
+
+/*
+ * Books what a SEQUENCE_ADD says: 0.9 what the prompt has and what is cached of it, 1.x what is left
+ * to compute. REPLICA_APPLIED with *ret, which the caller ends; REPLICA_FULL without @room for it;
+ * REPLICA_UNKNOWN_WORKER.
+ */
+enum replica_outcome replica_book(struct scheduler *s, const struct sequence_event *ev, bool room,
+                                  uint64_t now_ns, struct booking **ret);
+/* A binding of @s's sessions into @a. REPLICA_TWICE: we know as much or more. */
+enum replica_outcome replica_bind(const struct scheduler *s, struct affinity *a,
+                                  const struct session_event *ev, uint64_t now_ns);
+/* What is told of a binding of ours. A view. */
+struct session_event replica_session_of(const struct affinity_binding *b);
+
+/* --- one pool's --- */
+
 /* @router_id: ours. */
 struct replica_ledger *replica_ledger_new(struct scheduler *s, uint64_t router_id)
     __attribute__((returns_nonnull));
@@ -49,12 +69,16 @@ struct replica_ledger *replica_ledger_new(struct scheduler *s, uint64_t router_i
 struct replica_ledger *replica_ledger_free(struct replica_ledger *l);
 DEFINE_CLEANUP(struct replica_ledger *, replica_ledger_free)
 
-enum replica_outcome replica_ledger_apply(struct replica_ledger *l, const struct sequence_event *ev,
-                                          uint64_t now_ns);
+/* @publisher_id: of the envelope, which is not the router's id. */
+enum replica_outcome replica_ledger_apply(struct replica_ledger *l, uint64_t publisher_id,
+                                          const struct sequence_event *ev, uint64_t now_ns);
 /* A router announced itself. */
 void replica_ledger_present(struct replica_ledger *l, uint64_t router_id, uint64_t now_ns);
-/* It left, or discovery says that it is gone. */
+/* It left. */
 void replica_ledger_leave(struct replica_ledger *l, uint64_t router_id, uint64_t now_ns);
+/* Discovery says that this publisher is gone: with it the routers that were heard from it last. */
+void replica_ledger_publisher_gone(struct replica_ledger *l, uint64_t publisher_id,
+                                   uint64_t now_ns);
 /* Silence and age; every second or so. */
 void replica_ledger_tick(struct replica_ledger *l, uint64_t now_ns);
 

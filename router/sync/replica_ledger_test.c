@@ -6,7 +6,7 @@
 #include "router/sched/scheduler.h"
 #include "router/wire/sequence_event.h"
 
-enum { BS = 4, US = 1, OTHER = 2, THIRD = 3 };
+enum { BS = 4, US = 1, OTHER = 2, THIRD = 3, PUBLISHER = 70 };
 
 static const uint64_t MS = 1000000;
 static const uint64_t BLOCKS[] = {11, 12, 13, 14, 15};
@@ -45,7 +45,7 @@ static enum replica_outcome apply(struct replica_ledger *l, uint64_t router, con
 {
     struct sequence_event ev = event(router, id, kind);
 
-    return replica_ledger_apply(l, &ev, now_ns);
+    return replica_ledger_apply(l, ev.router_id + PUBLISHER, &ev, now_ns);
 }
 
 static void a_request_elsewhere_counts_until_it_is_freed(void **state)
@@ -78,14 +78,14 @@ static void the_form_of_1_x_says_what_is_left_to_compute(void **state)
     ev.prefill_tokens = OPT_U64(7);
     ev.form = SEQUENCE_FORM_1_X;
     assert_false(replica_ledger_newer(l));
-    assert_int_equal(replica_ledger_apply(l, &ev, 1), REPLICA_APPLIED);
+    assert_int_equal(replica_ledger_apply(l, ev.router_id + PUBLISHER, &ev, 1), REPLICA_APPLIED);
     assert_true(replica_ledger_newer(l));
     assert_int_equal(load_of(s, 1).active_prefill_tokens, 7);
     assert_int_equal(load_of(s, 1).active_decode_blocks, 5);
     /* One of ours repeats itself in that form, for others. */
     replica_ledger_present(l, THIRD, 1);
     ev.router_id = THIRD;
-    assert_int_equal(replica_ledger_apply(l, &ev, 1), REPLICA_TWICE);
+    assert_int_equal(replica_ledger_apply(l, ev.router_id + PUBLISHER, &ev, 1), REPLICA_TWICE);
 }
 
 static void own_words_and_unknown_workers_are_dropped(void **state)
@@ -99,7 +99,8 @@ static void own_words_and_unknown_workers_are_dropped(void **state)
     replica_ledger_present(l, US, 1);
     assert_int_equal(replica_ledger_routers(l), 0);
     ev.worker_id = 9;
-    assert_int_equal(replica_ledger_apply(l, &ev, 1), REPLICA_UNKNOWN_WORKER);
+    assert_int_equal(replica_ledger_apply(l, ev.router_id + PUBLISHER, &ev, 1),
+                     REPLICA_UNKNOWN_WORKER);
     assert_int_equal(replica_ledger_bookings(l), 0);
     assert_int_equal(replica_ledger_routers(l), 1); /* it is there all the same */
 }
@@ -137,8 +138,9 @@ static void silence_ends_what_a_router_of_ours_placed(void **state)
     assert_int_equal(replica_ledger_routers(l), 0);
     assert_int_equal(replica_ledger_bookings(l), 1);
     assert_int_equal(load_of(s, 1).active_requests, 1);
-    /* Discovery knows that it is gone. */
-    replica_ledger_leave(l, THIRD, silence * 2);
+    replica_ledger_publisher_gone(l, THIRD, silence * 2);
+    assert_int_equal(load_of(s, 1).active_requests, 1);
+    replica_ledger_publisher_gone(l, THIRD + PUBLISHER, silence * 2);
     assert_int_equal(load_of(s, 1).active_requests, 0);
 }
 
