@@ -5,15 +5,33 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
+#include "router/token/chat_native.h"
+#include "router/token/chat_probe.h"
+
+/* A template and what it asks of messages. */
+struct side {
+    struct template *template; /* owned */
+    struct buf source;         /* until it is loaded */
+    struct chat_rules rules;
+};
 
 struct chat {
-    struct template *usual, *with_tools; /* owned; with_tools NULL: the usual one serves both */
-    struct json *tokens;                 /* owned object: bos_token and the like */
+    struct side usual, with_tools; /* one without a template: the usual one serves both */
+    struct json *tokens;           /* owned object: bos_token and the like */
     enum template_style style;
-    bool wants_parts;
+    enum chat_release release;
+    chat_native_fn native; /* writes prompts, without a template; or NULL */
 };
 
 /* --- loading ---------------------------------------------------------------------------------- */
+
+static int parse_side(const struct chat *c, struct side *s, struct str source, struct err *e)
+{
+    s->template = template_free(s->template);
+    buf_clear(&s->source);
+    buf_put_str(&s->source, source);
+    return template_parse(&s->template, source, c->style, e);
+}
 
 /* The reference of 0.9.0 drops every newline of a template file, and so its prompts depend on it. */
 static int parse_file(struct chat *c, struct str file, struct err *e)
@@ -23,15 +41,15 @@ static int parse_file(struct chat *c, struct str file, struct err *e)
     bool more = true;
 
     if (c->style != TEMPLATE_DYNAMO_0_9)
-        return template_parse(&c->usual, file, c->style, e);
+        return parse_side(c, &c->usual, file, e);
     while (more) {
         more = str_cut(&file, '\n', &line);
         buf_put_str(&flat, line);
     }
-    return template_parse(&c->usual, buf_str(&flat), c->style, e);
+    return parse_side(c, &c->usual, buf_str(&flat), e);
 }
 
-static struct template **place_named(struct chat *c, const char *name)
+static struct side *place_named(struct chat *c, const char *name)
 {
     if (name && strcmp(name, "default") == 0)
         return &c->usual;
@@ -40,12 +58,11 @@ static struct template **place_named(struct chat *c, const char *name)
 
 static int parse_named(struct chat *c, const char *name, const char *source, struct err *e)
 {
-    struct template **place = place_named(c, name);
+    struct side *place = place_named(c, name);
 
     if (!place || !source)
         return 0; /* other names serve other purposes */
-    *place = template_free(*place);
-    return template_parse(place, str_from(source), c->style, e);
+    return parse_side(c, place, str_from(source), e);
 }
 
 /* {"name": n, "template": t} or {n: t}. */
@@ -69,7 +86,7 @@ static int parse_config(struct chat *c, const struct json *config, struct err *e
     const struct json *source = json_get(config, "chat_template");
 
     if (json_is_string(source))
-        return template_parse(&c->usual, str_from(json_cstr(source)), c->style, e);
+        return parse_side(c, &c->usual, str_from(json_cstr(source)), e);
     if (json_is_array(source))
         JSON_FOREACH (entry, source) {
             int r = parse_entry(c, entry, e);
@@ -77,69 +94,87 @@ static int parse_config(struct chat *c, const struct json *config, struct err *e
             if (r < 0)
                 return r;
         }
-    return c->usual ? 0 : err_set(e, -ENOENT, "tokenizer_config.json: no chat_template");
+    return c->usual.template ? 0 : err_set(e, -ENOENT, "tokenizer_config.json: no chat_template");
 }
 
-/* A special token is a string, or an object that holds it. */
+/* A special token is a string, or an object that holds it. The reference tells templates of three,
+ * as none where there is none. */
 static void load_tokens(struct chat *c, const struct json *config)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    size_t n = c->release == CHAT_AS_SENT ? ARRAY_LEN(names) : ARRAY_LEN(names) - 1;
 
     c->tokens = json_new_object();
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct json *v = json_get(config, names[i]);
         const char *text = json_is_object(v) ? json_get_cstr(v, "content") : json_cstr(v);
 
         if (text)
             (void)json_set_cstr(c->tokens, names[i], text);
+        else if (c->release != CHAT_AS_SENT)
+            (void)json_set(c->tokens, names[i], json_new_null());
     }
 }
 
-#define PROBE "template_probe"
-
-/* Whether the text of a message with this content shows up in the prompt. */
-static bool shows(const struct chat *c, const char *content)
+/* Both sides have rules, even of one template: what it refuses may depend on tools. */
+static void find_rules(struct chat *c)
 {
-    AUTO(buf_done) struct buf out = BUF_NULL, text = BUF_NULL;
-    AUTO(json_free) struct json *vars = NULL;
-    struct template_context in = {.over = c->tokens, .now = &(struct tm){.tm_mday = 1}};
-    struct err e;
+    struct side *sides[] = {&c->usual, &c->with_tools};
+    struct chat_probe usual = {c->usual.template, buf_str(&c->usual.source), c->tokens, false};
+    bool wants_parts = chat_probe_wants_parts(&usual);
+    const char *media = c->release == CHAT_OF_1 && !wants_parts ? chat_probe_media(&usual) : NULL;
 
-    buf_printf(&text,
-               "{\"messages\":[{\"role\":\"user\",\"content\":%s}],"
-               "\"add_generation_prompt\":false}",
-               content);
-    if (json_parse(&vars, buf_str(&text), &e) < 0)
-        return false;
-    in.vars = vars;
-    if (template_render(c->usual, &in, &out, &e) < 0)
-        return false;
-    return str_has(buf_str(&out), STR(PROBE));
+    for (size_t i = 0; i < ARRAY_LEN(sides); i++) {
+        const struct side *of = sides[i]->template ? sides[i] : &c->usual;
+        struct chat_probe p = {of->template, buf_str(&of->source), c->tokens, i > 0};
+
+        sides[i]->rules =
+            (struct chat_rules){.release = c->release, .wants_parts = wants_parts, .media = media};
+        if (c->release == CHAT_OF_1)
+            chat_probe_rules(&p, &sides[i]->rules);
+    }
+    buf_done(&c->usual.source);
+    buf_done(&c->with_tools.source);
 }
 
 int chat_load(struct chat **ret, const struct json *config, struct str file,
-              enum template_style style, struct err *e)
+              enum template_style style, enum chat_release release, struct err *e)
 {
     AUTO(chat_free) struct chat *c = xcalloc(1, sizeof(*c));
     int r;
 
     c->style = style;
+    c->release = release;
     r = file.ptr ? parse_file(c, file, e) : parse_config(c, config, e);
     if (r < 0)
         return r;
     load_tokens(c, config);
-    c->wants_parts =
-        shows(c, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]") && !shows(c, "\"" PROBE "\"");
+    find_rules(c);
     *ret = TAKE(c);
     return 0;
+}
+
+struct chat *chat_load_native(const struct chat_model *m, enum chat_release release)
+{
+    chat_native_fn native = release == CHAT_OF_1 ? chat_native_find(m->type, m->name) : NULL;
+    struct chat *c;
+
+    if (!native)
+        return NULL;
+    c = xcalloc(1, sizeof(*c));
+    c->release = release;
+    c->native = native;
+    return c;
 }
 
 struct chat *chat_free(struct chat *c)
 {
     if (!c)
         return NULL;
-    (void)template_free(c->usual);
-    (void)template_free(c->with_tools);
+    (void)template_free(c->usual.template);
+    (void)template_free(c->with_tools.template);
+    buf_done(&c->usual.source);
+    buf_done(&c->with_tools.source);
     (void)json_free(c->tokens);
     free(c);
     return NULL;
@@ -147,133 +182,7 @@ struct chat *chat_free(struct chat *c)
 
 bool chat_wants_parts(const struct chat *c)
 {
-    return c->wants_parts;
-}
-
-/* --- messages --------------------------------------------------------------------------------- */
-
-static struct json *text_part(const char *text)
-{
-    struct json *part = json_new_object();
-
-    (void)json_set_cstr(part, "type", "text");
-    (void)json_set_cstr(part, "text", text);
-    return part;
-}
-
-/* The kind that a template knows a media part by; NULL for other parts. */
-static const char *media_kind(const struct json *part)
-{
-    static const struct {
-        const char *type, *kind;
-    } kinds[] = {
-        {"image_url", "image"}, {"image", "image"},     {"video_url", "video"},
-        {"video", "video"},     {"audio_url", "audio"}, {"input_audio", "audio"},
-        {"audio", "audio"},
-    };
-    const char *type = json_get_cstr(part, "type");
-
-    for (size_t i = 0; type && i < ARRAY_LEN(kinds); i++)
-        if (strcmp(type, kinds[i].type) == 0)
-            return kinds[i].kind;
-    return NULL;
-}
-
-static bool is_all_text(const struct json *parts)
-{
-    JSON_FOREACH (part, parts)
-        if (!json_get_cstr(part, "text") || media_kind(part))
-            return false;
-    return true;
-}
-
-static struct json *joined(const struct json *parts)
-{
-    AUTO(buf_done) struct buf text = BUF_NULL;
-
-    JSON_FOREACH (part, parts) {
-        if (part != json_first(parts))
-            buf_put_char(&text, '\n');
-        buf_put_cstr(&text, json_get_cstr(part, "text"));
-    }
-    return json_new_str(buf_str(&text));
-}
-
-static struct json *without_media(const struct json *parts)
-{
-    struct json *out = json_new_array();
-
-    JSON_FOREACH (part, parts) {
-        const char *kind = media_kind(part);
-        struct json *copy = kind ? json_new_object() : json_dup(part);
-
-        if (kind)
-            (void)json_set_cstr(copy, "type", kind);
-        (void)json_add(out, copy);
-    }
-    return out;
-}
-
-static void normalize_content(const struct chat *c, struct json *message)
-{
-    const struct json *content = json_get(message, "content");
-    struct json *better = NULL;
-
-    if (json_is_array(content) && is_all_text(content) && !c->wants_parts) {
-        better = joined(content);
-    } else if (json_is_array(content)) {
-        better = without_media(content);
-    } else if (json_is_string(content) && c->wants_parts) {
-        better = json_new_array();
-        (void)json_add(better, text_part(json_cstr(content)));
-    }
-    if (better)
-        (void)json_set(message, "content", better);
-}
-
-/* Arguments come as the text of a JSON object; templates want the object. */
-static void parse_arguments(struct json *function)
-{
-    const char *text = json_get_cstr(function, "arguments");
-    struct json *value = NULL;
-    struct err e;
-
-    if (text && json_parse(&value, str_from(text), &e) == 0)
-        (void)json_set(function, "arguments", value);
-}
-
-static struct json *normalize_messages(const struct chat *c, const struct json *messages)
-{
-    struct json *all = json_dup(messages);
-
-    JSON_FOREACH (message, all) {
-        normalize_content(c, message);
-        JSON_FOREACH (call, json_get(message, "tool_calls"))
-            parse_arguments(json_get(call, "function"));
-        parse_arguments(json_get(message, "function_call"));
-    }
-    return all;
-}
-
-static struct json *normalize_tools(const struct chat *c, const struct json *tools)
-{
-    struct json *all = json_dup(tools);
-
-    JSON_FOREACH (tool, all) {
-        struct json *function = json_get(tool, "function");
-        struct json *parameters = json_path(tool, "function", "parameters", NULL);
-
-        /* As 1.x does: templates join descriptions without asking for them. */
-        if (c->style != TEMPLATE_DYNAMO_0_9 && json_is_object(function) &&
-            !json_get(function, "description"))
-            (void)json_set_cstr(function, "description", "");
-        if (!json_is_object(parameters))
-            continue;
-        if (!json_get(parameters, "type"))
-            (void)json_set_cstr(parameters, "type", "object");
-        (void)json_need_object(parameters, "properties");
-    }
-    return all;
+    return c->usual.rules.wants_parts;
 }
 
 /* --- rendering -------------------------------------------------------------------------------- */
@@ -329,24 +238,60 @@ static int cut_to_message(const struct json *messages, struct buf *out, size_t b
                    "continue_final_message: the text of the last message is not in the prompt");
 }
 
-int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out, struct err *e)
+/* 1.x does not show tools that must not be called. */
+static const struct json *shown_tools(const struct chat *c, const struct chat_input *in)
+{
+    bool hides = in->calls_nothing && c->release == CHAT_OF_1;
+
+    return json_is_array(in->tools) && !hides ? in->tools : NULL;
+}
+
+static int render_native(const struct chat *c, const struct chat_input *in, struct buf *out,
+                         struct err *e)
+{
+    static const struct chat_rules rules = {.release = CHAT_OF_1};
+    const struct json *shown = shown_tools(c, in);
+    AUTO(json_free) struct json *messages = chat_known_messages(in->messages, c->release);
+    AUTO(json_free) struct json *tools = shown ? chat_tools(shown, &rules) : NULL;
+    AUTO(json_free) struct json *format = chat_response_format(in->response_format);
+    const struct chat_native_input native = {messages, json_len(tools) ? tools : NULL, format,
+                                             json_is_object(in->args) ? in->args : NULL};
+    size_t begin = out->len;
+    int r = c->native(&native, out, e);
+
+    if (r < 0)
+        buf_truncate(out, begin);
+    return r;
+}
+
+static int render_template(const struct chat *c, const struct chat_input *in, struct buf *out,
+                           struct err *e)
 {
     AUTO(json_free) struct json *vars = NULL;
-    struct template_context context;
-    bool has_tools = json_is_array(in->tools);
+    const struct json *tools = shown_tools(c, in);
+    const struct side *side = json_len(tools) > 0 ? &c->with_tools : &c->usual;
+    struct template_context context = {.over = in->args, .now = in->now, .steps = in->steps};
+
+    vars = json_dup(c->tokens);
+    (void)json_set(vars, "messages", chat_messages(in->messages, &side->rules));
+    if (tools)
+        (void)json_set(vars, "tools", chat_tools(tools, &side->rules));
+    else if (c->release != CHAT_AS_SENT)
+        (void)json_set(vars, "tools", json_new_null());
+    (void)json_set_bool(vars, "add_generation_prompt", in->end == CHAT_ANSWER);
+    context.vars = vars;
+    if (c->release != CHAT_AS_SENT && json_is_object(in->args)) /* arguments hide nothing there */
+        context = (struct template_context){
+            .vars = in->args, .over = vars, .now = in->now, .steps = in->steps};
+    return template_render(side->template ? side->template : c->usual.template, &context, out, e);
+}
+
+int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out, struct err *e)
+{
     size_t begin = out->len;
     int r = check(in, e);
 
-    if (r < 0)
-        return r;
-    vars = json_dup(c->tokens);
-    (void)json_set(vars, "messages", normalize_messages(c, in->messages));
-    if (has_tools)
-        (void)json_set(vars, "tools", normalize_tools(c, in->tools));
-    (void)json_set_bool(vars, "add_generation_prompt", in->end == CHAT_ANSWER);
-    context = (struct template_context){
-        .vars = vars, .over = in->args, .now = in->now, .steps = in->steps};
-    r = template_render(c->with_tools && json_len(in->tools) > 0 ? c->with_tools : c->usual,
-                        &context, out, e);
+    if (r == 0)
+        r = c->native ? render_native(c, in, out, e) : render_template(c, in, out, e);
     return r < 0 || in->end != CHAT_CONTINUE ? r : cut_to_message(in->messages, out, begin, e);
 }

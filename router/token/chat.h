@@ -13,6 +13,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "router/token/chat_messages.h"
 #include "router/token/template.h"
 
 struct chat;
@@ -31,16 +32,27 @@ struct chat_input {
     const struct tm *now;    /* local time, for strftime_now(); may be NULL */
     uint64_t steps;          /* of struct template_context */
     enum chat_end end;
+    bool calls_nothing;         /* tool_choice is none */
+    struct str response_format; /* JSON object; only some models are told. STR_NULL = none */
+};
+
+/* What of a model says how its prompts are written, beside its template. */
+struct chat_model {
+    struct str type; /* model_type of config.json; empty where there is none */
+    struct str name;
 };
 
 /*
+ * @release: whose frontend's prompts are made, of messages that look as they do there.
  * @style: how values print, and whether a template file keeps its newlines (0.9.0 drops them all).
  * @config is tokenizer_config.json. @file is the content of the card's chat template file, which
  * comes first; STR_NULL when the card has none. -ENOENT when neither holds a template, -EINVAL or
  * -ENOTSUP when a template does not parse.
  */
 MUST_CHECK int chat_load(struct chat **ret, const struct json *config, struct str file,
-                         enum template_style style, struct err *e);
+                         enum template_style style, enum chat_release release, struct err *e);
+/* NULL when the model's prompts are made by its template. */
+struct chat *chat_load_native(const struct chat_model *m, enum chat_release release);
 struct chat *chat_free(struct chat *c);
 DEFINE_CLEANUP(struct chat *, chat_free)
 

@@ -15,19 +15,20 @@ static struct json *parse(const char *text)
     return v;
 }
 
-static struct chat *load_as(enum template_style style, const char *config, struct str file)
+static struct chat *load_as(enum template_style style, enum chat_release release,
+                            const char *config, struct str file)
 {
     AUTO(json_free) struct json *c = parse(config);
     struct chat *chat = NULL;
     struct err e;
 
-    EXPECT_OK(chat_load(&chat, c, file, style, &e), &e);
+    EXPECT_OK(chat_load(&chat, c, file, style, release, &e), &e);
     return chat;
 }
 
 static struct chat *load(const char *config, struct str file)
 {
-    return load_as(TEMPLATE_TRANSFORMERS, config, file);
+    return load_as(TEMPLATE_TRANSFORMERS, CHAT_AS_SENT, config, file);
 }
 
 static void assert_renders(const struct chat *c, const char *messages, const char *tools,
@@ -94,7 +95,7 @@ static void test_templates_of_several_files(void **state)
         AUTO(mem_free) char *source = xasprintf("x\n{%% %s %%}", tags[i]);
         struct chat *c = NULL;
         struct err e;
-        int r = chat_load(&c, config, str_from(source), TEMPLATE_TRANSFORMERS, &e);
+        int r = chat_load(&c, config, str_from(source), TEMPLATE_TRANSFORMERS, CHAT_OF_1, &e);
 
         if (r != -ENOTSUP || c || !strstr(e.text, "chat template: line 2: unsupported tag"))
             fail_msg("%s: %d %s", source, r, e.text);
@@ -199,7 +200,8 @@ static void test_newlines_of_a_file(void **state)
 {
     const struct str file = STR("a\n{{ 1 }}\nb\n");
     AUTO(chat_free)
-    struct chat *old = load_as(TEMPLATE_DYNAMO_0_9, CONTENT, file), *c = load(CONTENT, file);
+    struct chat *old = load_as(TEMPLATE_DYNAMO_0_9, CHAT_OF_0_9, CONTENT, file),
+                *c = load(CONTENT, file);
 
     (void)state;
     assert_renders(old, "[]", NULL, NULL, "a1b");
@@ -218,8 +220,10 @@ static void test_errors(void **state)
     struct err e;
 
     (void)state;
-    assert_int_equal(chat_load(&unset, none, STR_NULL, TEMPLATE_TRANSFORMERS, &e), -ENOENT);
-    assert_int_equal(chat_load(&unset, bad, STR_NULL, TEMPLATE_TRANSFORMERS, &e), -EINVAL);
+    assert_int_equal(chat_load(&unset, none, STR_NULL, TEMPLATE_TRANSFORMERS, CHAT_OF_1, &e),
+                     -ENOENT);
+    assert_int_equal(chat_load(&unset, bad, STR_NULL, TEMPLATE_TRANSFORMERS, CHAT_OF_1, &e),
+                     -EINVAL);
     assert_null(unset);
     assert_int_equal(chat_render(c, &in, &out, &e), -EINVAL);
     in.messages = odd;

@@ -78,3 +78,10 @@ struct str detok_push(struct detok *d, uint32_t id)
         restart(d);
     return text;
 }
+
+struct str detok_flush(struct detok *d)
+{
+    bool broken;
+
+    return tokenizer_join_len(&d->join, &broken) > d->settled ? new_text(d) : STR_NULL;
+}

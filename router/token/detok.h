@@ -5,8 +5,9 @@
  * The text of a token depends on its neighbours: a character may be spread over tokens, and some
  * decoders drop the first space. So two windows over prompt and output are decoded, up to the text
  * given so far and up to now, and what the longer one has more is the new text, unless it ends in
- * the middle of a character (wire.md 8.5). A character is never given in parts. Work per token is
- * O(1) amortised, however long a broken run lasts. One thread at a time.
+ * the middle of a character (wire.md 8.5). A character is never given in parts; what the end leaves
+ * of one is to be asked for. Work per token is O(1) amortised, however long a broken run lasts. One
+ * thread at a time.
  *
  * One thing is better than there: a first window that begins or ends within a character does not
  * cost the characters that follow.
@@ -38,3 +39,5 @@ DEFINE_CLEANUP_EMBEDDED(struct detok, detok_done)
 /* The text that @id completes, valid UTF-8, empty when there is none yet; borrowed until the next
  * call. */
 struct str detok_push(struct detok *d, uint32_t id);
+/* At the end of the text: the U+FFFD of a character that no token completes any more. As above. */
+struct str detok_flush(struct detok *d);

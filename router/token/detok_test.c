@@ -46,6 +46,28 @@ static void test_characters_come_whole(void **state)
            "c");
 }
 
+/* What no token completes is a U+FFFD when it is asked for at the end, and before that nothing. */
+static void test_end_within_a_character(void **state)
+{
+    AUTO(tokenizer_free) struct tokenizer *b = load(true), *f = load(false);
+    AUTO(detok_done) struct detok bytes, fallback, none;
+    uint32_t prompt[] = {'h', 0xc3};
+
+    (void)state;
+    detok_init(&bytes, b, NULL, 0, false);
+    expect(&bytes, 'a', "a");
+    assert_int_equal(detok_flush(&bytes).len, 0);
+    expect(&bytes, 0xf0, "");
+    expect(&bytes, 0x9f, "");
+    assert_true(str_is(detok_flush(&bytes), "\xef\xbf\xbd"));
+    detok_init(&fallback, f, NULL, 0, false);
+    expect(&fallback, 1 + 0xf0, "");
+    expect(&fallback, 1 + 0x9f, "");
+    assert_true(str_is(detok_flush(&fallback), "\xef\xbf\xbd\xef\xbf\xbd")); /* one per byte */
+    detok_init(&none, b, prompt, 2, false);
+    assert_int_equal(detok_flush(&none).len, 0); /* the prompt's */
+}
+
 /* A prompt that ends in the middle of a character: the rest of it comes out whole. */
 static void test_prompt_may_end_within_a_character(void **state)
 {
@@ -112,7 +134,8 @@ static void test_long_broken_run(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_characters_come_whole), T(test_prompt_may_end_within_a_character),
+    return TEST_RUN(T(test_characters_come_whole), T(test_end_within_a_character),
+                    T(test_prompt_may_end_within_a_character),
                     T(test_first_space_is_kept_inside_of_text), T(test_special_tokens),
                     T(test_long_broken_run));
 }

@@ -11,56 +11,10 @@
 
 #include "lib/base/json_tree.h"
 #include "router/token/jinja_text.h"
+#include "router/token/python_text.h"
 #include "router/token/utf8.h"
 
 enum { PRINT_DEPTH = 128 };
-
-/* "+16" or "-05" */
-static int read_exponent(const char *text)
-{
-    uint64_t n = 0;
-
-    (void)!str_parse_base(str_from(text + 1), 10, &n);
-    return *text == '-' ? -(int)n : (int)n;
-}
-
-/* The shortest digits that read back the same, laid out as Python does: exponents from 1e16 on. */
-static void put_float(struct buf *out, double f)
-{
-    char text[40];
-    int digits, exponent;
-    const char *d = text;
-
-    if (isnan(f) || isinf(f)) {
-        buf_put_cstr(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
-        return;
-    }
-    for (digits = 1; digits < 17; digits++) {
-        (void)snprintf(text, sizeof(text), "%.*e", digits - 1, f);
-        if (!(strtod(text, NULL) < f) && !(strtod(text, NULL) > f))
-            break;
-    }
-    (void)snprintf(text, sizeof(text), "%.*e", digits - 1, f);
-    exponent = read_exponent(strchr(text, 'e') + 1);
-    if (exponent < -4 || exponent >= 16) {
-        buf_put_cstr(out, text);
-        return;
-    }
-    if (*d == '-')
-        buf_put_char(out, *d++);
-    if (exponent < 0) {
-        buf_put_cstr(out, "0.");
-        for (int i = -1; i > exponent; i--)
-            buf_put_char(out, '0');
-    }
-    for (int i = 0; i < digits || i <= exponent; i++) {
-        buf_put_char(out, i >= digits ? '0' : d[i == 0 ? 0 : i + 1]);
-        if (i == exponent)
-            buf_put_char(out, '.');
-    }
-    if (digits <= exponent + 1)
-        buf_put_char(out, '0');
-}
 
 static void put_int(struct buf *out, int64_t i)
 {
@@ -214,7 +168,7 @@ static void print(struct jinja_run *run, struct jinja_value v, bool inner, int d
         put_int(out, v.i);
         break;
     case JINJA_V_FLOAT:
-        put_float(out, v.f);
+        python_put_float(out, v.f);
         break;
     case JINJA_V_STR:
         print_str(run, v.s, inner, out);
@@ -380,7 +334,7 @@ static void json_float(struct printer *p, double f)
     if (isnan(f) || isinf(f))
         buf_put_cstr(p->out, isnan(f) ? "NaN" : f > 0 ? "Infinity" : "-Infinity");
     else
-        put_float(p->out, f);
+        python_put_float(p->out, f);
 }
 
 static void json_value(struct printer *p, struct jinja_value v, int depth)

@@ -13,8 +13,9 @@ void stop_done(struct stop *s)
 
 void stop_flush(struct stop *s, struct buf *out)
 {
-    buf_put_str(out, buf_str(&s->held));
+    buf_put_str(out, str_skip(buf_str(&s->held), s->told));
     buf_clear(&s->held);
+    s->told = 0;
 }
 
 static bool is_hidden(const struct stop_rules *rules, uint32_t id)
@@ -56,32 +57,41 @@ static size_t held_len(const struct stop_rules *rules, struct str text)
     return held;
 }
 
-enum stop_result stop_push(struct stop *s, uint32_t id, struct str text, struct buf *out)
+enum stop_result stop_count(struct stop *s, uint32_t id)
+{
+    s->tokens++;
+    return s->tokens >= s->rules->min_tokens && is_hidden(s->rules, id) ? STOP_AT_ID : STOP_GO_ON;
+}
+
+/* Lets out the first @n bytes of @all but for what is out already. */
+static void let_out(struct stop *s, struct str all, size_t n, struct buf *out)
+{
+    buf_put(out, all.ptr + s->told, n - s->told);
+}
+
+enum stop_result stop_push(struct stop *s, struct str text, struct buf *out)
 {
     const struct stop_rules *rules = s->rules;
     struct str all;
     size_t at, held;
 
-    s->tokens++;
     if (s->tokens < rules->min_tokens) {
         buf_put_str(out, text);
         return STOP_GO_ON;
-    }
-    if (is_hidden(rules, id)) {
-        stop_flush(s, out);
-        return STOP_AT_ID;
     }
     buf_put_str(&s->held, text);
     all = buf_str(&s->held);
     if (find_string(rules, all, &s->matched, &at)) {
         if (rules->include_string)
             at += rules->strings[s->matched].len;
-        buf_put(out, all.ptr, at);
+        let_out(s, all, at, out);
         buf_clear(&s->held);
+        s->found = true;
         return STOP_AT_STRING;
     }
     held = held_len(rules, all);
-    buf_put(out, all.ptr, all.len - held);
+    let_out(s, all, rules->include_string ? all.len : all.len - held, out);
     buf_consume(&s->held, all.len - held);
+    s->told = rules->include_string ? held : 0;
     return STOP_GO_ON;
 }

@@ -4,6 +4,7 @@
  *
  * The rules are those of wire.md 8.6 but for one: text that may be the start of a stop string is
  * held back until it is decided, so a stop string spread over tokens never leaks its beginning.
+ * With include_string nothing is held back, as that text is sent in any case. Both as in 1.6.1.
  * Pure; one thread at a time.
  */
 #pragma once
@@ -36,15 +37,20 @@ enum stop_result {
 struct stop {
     const struct stop_rules *rules;
     uint64_t tokens; /* pushed so far */
-    size_t matched;  /* valid after STOP_AT_STRING */
+    bool found;      /* STOP_AT_STRING was returned, and then strings[matched] is it */
+    size_t matched;
     struct buf held; /* start of a possible stop string */
+    size_t told;     /* bytes of it that were let out: none, or with include_string all */
 };
 
 void stop_init(struct stop *s, const struct stop_rules *rules);
 void stop_done(struct stop *s);
 DEFINE_CLEANUP_EMBEDDED(struct stop, stop_done)
-/* Takes one token and the text that it completed (detok_push); appends to @out what may be sent
- * now. After a result other than STOP_GO_ON the stream is over: push nothing more. */
-enum stop_result stop_push(struct stop *s, uint32_t id, struct str text, struct buf *out);
-/* The stream ended otherwise (length, engine's own stop): appends what was held back. */
+/* Counts one token, before it is decoded: STOP_AT_ID when its id ends the stream, and then what was
+ * held back is still to be let out by stop_flush(). */
+enum stop_result stop_count(struct stop *s, uint32_t id);
+/* Takes the text that the tokens counted last have completed (detok_push); appends to @out what may
+ * be sent now. After STOP_AT_STRING the stream is over: push nothing more. */
+enum stop_result stop_push(struct stop *s, struct str text, struct buf *out);
+/* The stream ended otherwise (length, an id, engine's own stop): appends what was held back. */
 void stop_flush(struct stop *s, struct buf *out);

@@ -11,9 +11,12 @@ static enum stop_result run(const struct stop_rules *rules, const char *const *t
     enum stop_result r = STOP_GO_ON;
 
     stop_init(&s, rules);
-    for (uint32_t id = 1; texts[id - 1] && r == STOP_GO_ON; id++)
-        r = stop_push(&s, id, str_from(texts[id - 1]), out);
-    if (r == STOP_GO_ON)
+    for (uint32_t id = 1; texts[id - 1] && r == STOP_GO_ON; id++) {
+        r = stop_count(&s, id);
+        if (r == STOP_GO_ON)
+            r = stop_push(&s, str_from(texts[id - 1]), out);
+    }
+    if (r != STOP_AT_STRING)
         stop_flush(&s, out);
     *ret_matched = s.matched;
     return r;
@@ -66,10 +69,28 @@ static void test_nothing_leaks(void **state)
 
     (void)state;
     stop_init(&s, &rules);
-    assert_int_equal(stop_push(&s, 1, STR("hello wor"), &out), STOP_GO_ON);
+    assert_int_equal(stop_push(&s, STR("hello wor"), &out), STOP_GO_ON);
     assert_string_equal(buf_cstr(&out), "hel");
-    assert_int_equal(stop_push(&s, 2, STR("n"), &out), STOP_GO_ON); /* it was none */
+    assert_int_equal(stop_push(&s, STR("n"), &out), STOP_GO_ON); /* it was none */
     assert_string_equal(buf_cstr(&out), "hello worn");
+}
+
+/* What is sent in any case need not wait; a stop string is still found over tokens. */
+static void test_included_text_is_not_held(void **state)
+{
+    struct str stops[] = {STR("lo world"), STR("wore")};
+    struct stop_rules rules = {.strings = stops, .n_strings = 2, .include_string = true};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(stop_done) struct stop s;
+
+    (void)state;
+    stop_init(&s, &rules);
+    assert_int_equal(stop_push(&s, STR("hello "), &out), STOP_GO_ON);
+    assert_string_equal(buf_cstr(&out), "hello ");
+    assert_int_equal(stop_push(&s, STR("wor"), &out), STOP_GO_ON);
+    assert_string_equal(buf_cstr(&out), "hello wor");
+    assert_int_equal(stop_push(&s, STR("es"), &out), STOP_AT_STRING);
+    assert_string_equal(buf_cstr(&out), "hello wore");
 }
 
 static void test_hidden_ids(void **state)
@@ -111,7 +132,8 @@ static void test_cuts_do_not_matter(void **state)
     for (int round = 0; round < 20000; round++) {
         char text[24], stop[2][4];
         struct str stops[] = {{stop[0], 1 + seed % 3}, {stop[1], 1 + seed / 3 % 3}};
-        struct stop_rules rules = {.strings = stops, .n_strings = 2};
+        bool include = round % 2;
+        struct stop_rules rules = {.strings = stops, .n_strings = 2, .include_string = include};
         AUTO(buf_done) struct buf out = BUF_NULL;
         AUTO(stop_done) struct stop s;
         enum stop_result r = STOP_GO_ON;
@@ -124,16 +146,18 @@ static void test_cuts_do_not_matter(void **state)
         stop_init(&s, &rules);
         for (size_t at = 0, n; at < sizeof(text) && r == STOP_GO_ON; at += n) {
             n = MIN(1 + (seed = seed * 1103515245 + 12345) / 65536 % 4, sizeof(text) - at);
-            r = stop_push(&s, 1, str_slice(text + at, n), &out);
+            r = stop_push(&s, str_slice(text + at, n), &out);
         }
         stop_flush(&s, &out);
         for (int i = 0; i < 2; i++)
             if (memmem(text, sizeof(text), stops[i].ptr, stops[i].len))
                 first = text;
         assert_int_equal(r, first ? STOP_AT_STRING : STOP_GO_ON);
-        if (r == STOP_AT_STRING) { /* what is out is the text before the match, no more */
+        if (r == STOP_AT_STRING) { /* what is out is the text up to the match, no more */
+            size_t at = out.len - (include ? stops[s.matched].len : 0);
+
             assert_memory_equal(buf_data(&out), text, out.len);
-            assert_memory_equal(text + out.len, stops[s.matched].ptr, stops[s.matched].len);
+            assert_memory_equal(text + at, stops[s.matched].ptr, stops[s.matched].len);
         } else {
             assert_int_equal(out.len, sizeof(text));
         }
@@ -142,6 +166,6 @@ static void test_cuts_do_not_matter(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_strings), T(test_nothing_leaks), T(test_hidden_ids), T(test_min_tokens),
-                    T(test_cuts_do_not_matter));
+    return TEST_RUN(T(test_strings), T(test_nothing_leaks), T(test_included_text_is_not_held),
+                    T(test_hidden_ids), T(test_min_tokens), T(test_cuts_do_not_matter));
 }

@@ -77,9 +77,9 @@ int template_render(const struct template *t, const struct template_context *in,
                     struct err *e)
 {
     AUTO(arena_free) struct arena *a = arena_new();
-    AUTO(buf_done) struct buf text = BUF_NULL;
+    size_t before = out->len;
     struct jinja_run run = {.a = a,
-                            .out = &text,
+                            .out = out,
                             .vars = in->vars,
                             .over = in->over,
                             .now = in->now,
@@ -89,8 +89,9 @@ int template_render(const struct template *t, const struct template_context *in,
                             .old_prints = t->style == TEMPLATE_DYNAMO_0_9};
 
     jinja_exec(&run, t->body);
-    if (run.r < 0)
+    if (run.r < 0) {
+        buf_truncate(out, before);
         return err_wrap(e, run.r, "chat template");
-    buf_put_str(out, buf_str(&text));
+    }
     return 0;
 }

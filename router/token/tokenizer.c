@@ -12,6 +12,7 @@
 #include "router/token/word_cache.h"
 
 enum { BATCH = 32 };           /* words looked up at a time */
+enum { BYTES_PER_ID = 3 };     /* at least, of most texts: their ids need no second place */
 enum { KEEP_BELOW = 1 << 20 }; /* bytes of text up to which working memory is kept for the next */
 
 struct tokenizer_scratch {
@@ -256,6 +257,8 @@ int tokenizer_encode_part(const struct tokenizer *t, struct tokenizer_scratch *s
 
     assert(s->owner == t);
     s->met_unknown = false;
+    if (!out->ptr)
+        (void)token_ids_reserve(out, (to - from) / BYTES_PER_ID);
     while (r == 0 && search.done < to && added_next(&t->added_raw, &search, s->regex, &piece)) {
         if (piece.id != VOCAB_NONE)
             token_ids_push(out, piece.id);
@@ -290,6 +293,37 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, str
     return r;
 }
 
+static void push_all(struct token_ids *out, const struct token_ids *ids)
+{
+    for (size_t i = 0; i < ids->len; i++)
+        token_ids_push(out, ids->ptr[i]);
+}
+
+int tokenizer_encode_embedded(const struct tokenizer *t, struct tokenizer_scratch *s,
+                              struct str text, bool special, struct token_ids *out, struct err *e)
+{
+    size_t before = out->len;
+    int r = tokenizer_check(text, e);
+
+    if (r == 0 && special && t->around.unknown)
+        r = err_set(e, -ENOTSUP, "post_processor: %s", t->around.unknown);
+    if (r < 0)
+        return r;
+    if (special)
+        push_all(out, &t->around.before);
+    r = tokenizer_encode_part(t, s, text, 0, text.len, out, e);
+    if (r < 0)
+        out->len = before;
+    else if (special)
+        push_all(out, &t->around.after);
+    return r;
+}
+
+void tokenizer_leave_length(struct tokenizer *t)
+{
+    t->shape.truncates = t->shape.pads = false;
+}
+
 void tokenizer_shape_ids(const struct tokenizer *t, struct token_ids *ids, size_t before)
 {
     const struct tokenizer_shape *shape = &t->shape;
@@ -313,6 +347,41 @@ void tokenizer_shape_ids(const struct tokenizer *t, struct token_ids *ids, size_
     for (size_t i = 0; i < want - n; i++)
         ids->ptr[before + i + (shape->pads_left ? 0 : n)] = shape->pad_id;
     ids->len = before + want;
+}
+
+/* @n ids in a place of @want of them. */
+static void put_filled(const struct tokenizer_shape *shape, uint32_t *to, size_t want,
+                       const uint32_t *ids, size_t n)
+{
+    size_t lead = shape->pads_left ? want - n : 0;
+
+    for (size_t i = 0; i < want; i++)
+        to[i] = i >= lead && i < lead + n ? ids[i - lead] : shape->pad_id;
+}
+
+int tokenizer_shape_together(const struct tokenizer *t, struct token_ids *ids, size_t *ends,
+                             size_t n, size_t max, struct err *e)
+{
+    const struct tokenizer_shape *shape = &t->shape;
+    struct token_ids filled = {0};
+    size_t want = 0;
+
+    if (!shape->pads || shape->pad_to) /* then each has its length already */
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        want = MAX(want, ends[i] - (i ? ends[i - 1] : 0));
+    if (want && n > max / want)
+        return err_set(e, -E2BIG, "%zu texts of %zu tokens are too many", n, want);
+    (void)token_ids_reserve(&filled, n * want);
+    for (size_t i = 0, begin = 0; i < n; i++) {
+        put_filled(shape, filled.ptr + i * want, want, ids->ptr + begin, ends[i] - begin);
+        begin = ends[i];
+        ends[i] = (i + 1) * want;
+    }
+    filled.len = n * want;
+    token_ids_done(ids);
+    *ids = filled;
+    return 0;
 }
 
 /* --- look-ups --------------------------------------------------------------------------------- */

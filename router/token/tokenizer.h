@@ -79,8 +79,22 @@ DEFINE_CLEANUP(struct tokenizer_scratch *, tokenizer_scratch_free)
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s,
                                 struct str text, struct token_ids *out, struct err *e);
 
+/* The same for a text that is embedded, as 1.x does it: neither cut off nor filled up by the file, and
+ * with @special between the tokens of the file's post-processor. -ENOTSUP: we cannot tell which. */
+MUST_CHECK int tokenizer_encode_embedded(const struct tokenizer *t, struct tokenizer_scratch *s,
+                                         struct str text, bool special, struct token_ids *out,
+                                         struct err *e);
+
+/* Before it is shared: what the file says of truncation and padding does not count, as in 1.x. */
+void tokenizer_leave_length(struct tokenizer *t);
+
 /* What the file does to the ids of a whole text, from @before on: cuts them off or fills them up. */
 void tokenizer_shape_ids(const struct tokenizer *t, struct token_ids *ids, size_t before);
+
+/* And to those of @n texts that it is given at once, which may become as long as the longest; @ends says
+ * where each of them ends. -E2BIG: that is more than @max ids; all are then as before. */
+MUST_CHECK int tokenizer_shape_together(const struct tokenizer *t, struct token_ids *ids,
+                                        size_t *ends, size_t n, size_t max, struct err *e);
 
 /*
  * Encoding by parts. tokenizer_check() has the errors that do not depend on the tokenizer. From

@@ -14,9 +14,12 @@ static void use(const struct tokenizer *t)
 {
     AUTO(tokenizer_scratch_free) struct tokenizer_scratch *s = tokenizer_scratch_new(t);
     AUTO(token_ids_done) struct token_ids ids = {0};
+    AUTO(token_ids_done) struct token_ids embedded = {0};
     AUTO(buf_done) struct buf text = BUF_NULL;
     struct err e;
 
+    if (tokenizer_encode_embedded(t, s, STR("Hello"), true, &embedded, &e) < 0)
+        assert(embedded.len == 0 && e.text[0]);
     if (tokenizer_encode(t, s, STR("Hello hello  <s> w\xc3\xb6rld 123\n\xf0\x9f\x98\x80!"), &ids,
                          &e) < 0)
         return;

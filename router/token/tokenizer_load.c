@@ -12,7 +12,8 @@
 
 /* The parts of the file, as text: the model must be read before what refers to its ids. */
 struct file_parts {
-    struct str truncation, padding, added_tokens, normalizer, pre_tokenizer, decoder, model;
+    struct str truncation, padding, added_tokens, normalizer, pre_tokenizer, post_processor,
+        decoder, model;
 };
 
 /* --- the file --------------------------------------------------------------------------------- */
@@ -28,6 +29,7 @@ static struct str *part_of(struct file_parts *f, struct str key)
         {"added_tokens", &f->added_tokens},
         {"normalizer", &f->normalizer},
         {"pre_tokenizer", &f->pre_tokenizer},
+        {"post_processor", &f->post_processor},
         {"decoder", &f->decoder},
         {"model", &f->model},
     };
@@ -38,7 +40,6 @@ static struct str *part_of(struct file_parts *f, struct str key)
     return NULL;
 }
 
-/* The post-processor only adds tokens that we leave out, so it is not looked at. */
 static int read_parts(struct str json, struct file_parts *ret, struct err *e)
 {
     struct file_parts f = {0};
@@ -51,7 +52,7 @@ static int read_parts(struct str json, struct file_parts *ret, struct err *e)
         while (json_pull_key(&p, &key)) {
             struct str *part = part_of(&f, key);
 
-            if (!part && !str_is(key, "version") && !str_is(key, "post_processor"))
+            if (!part && !str_is(key, "version"))
                 return err_set(e, -ENOTSUP, "field \"%.*s\" is not supported",
                                (int)MIN(key.len, (size_t)64), key.ptr);
             (void)json_pull_skip(&p, part ? part : &skipped);
@@ -323,6 +324,13 @@ static int load_decode_part(void *to, const struct json *config, struct err *e)
     return decode_load(to, config, e);
 }
 
+static int load_post_processor(void *to, const struct json *config, struct err *e)
+{
+    (void)e;
+    post_processor_load(to, config);
+    return 0;
+}
+
 static int load_added_part(void *to, const struct json *config, struct err *e)
 {
     return load_added(to, config, e);
@@ -370,6 +378,8 @@ static int load_all(struct tokenizer *t, struct str json, struct err *e)
         r = refuse_unclear_start(t, e);
     if (r == 0)
         r = load_part(load_decode_part, &t->decode, f.decoder, "decoder", e);
+    if (r == 0)
+        r = load_part(load_post_processor, &t->around, f.post_processor, "post_processor", e);
     if (r == 0)
         r = tokenizer_load_model(t, f.model, e);
     if (r == 0)
@@ -442,6 +452,7 @@ struct tokenizer *tokenizer_free(struct tokenizer *t)
     added_done(&t->added_normalized);
     (void)regex_free(t->word);
     decode_done(&t->decode);
+    post_processor_done(&t->around);
     free(t->special);
     free(t);
     return NULL;

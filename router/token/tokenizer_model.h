@@ -13,6 +13,7 @@
 #include "router/token/decode.h"
 #include "router/token/listed.h"
 #include "router/token/normalize.h"
+#include "router/token/post_processor.h"
 #include "router/token/split.h"
 #include "router/token/tokenizer.h"
 #include "router/token/unigram.h"
@@ -57,6 +58,7 @@ struct tokenizer {
     /* SentencePiece: from this id on, characters that are no piece but part of one; 0 there are none. */
     uint32_t inner;
     struct tokenizer_shape shape;
+    struct post_processor around; /* tokens of embedded texts */
     /* Words that the model does not know are an error, by its author's choice. */
     bool fails_on_unknown;
     uint32_t unknown_word; /* WordLevel */

@@ -399,6 +399,75 @@ static void test_wordpiece(void **state)
     done(&f);
 }
 
+#define LETTERS "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2},\"merges\":[]}}"
+#define BERT "{\"type\":\"BertProcessing\",\"cls\":[\"x\",7],\"sep\":[\"y\",8]}"
+
+static void assert_ids(const struct token_ids *got, const uint32_t *want, size_t n)
+{
+    assert_int_equal(got->len, n);
+    assert_memory_equal(got->ptr, want, n * sizeof(*want));
+}
+
+static void test_embedded_texts(void **state)
+{
+    struct fixture f =
+        open_text(STR("{\"truncation\":{\"max_length\":2},\"padding\":{\"strategy\":{"
+                      "\"Fixed\":6}},\"post_processor\":" BERT "," LETTERS));
+    struct fixture g = open_text(STR("{\"post_processor\":{\"type\":\"New\"}," LETTERS));
+    AUTO(token_ids_done) struct token_ids ids = {0};
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(tokenizer_encode_embedded(f.t, f.s, STR("abc"), true, &ids, &e), &e);
+    EXPECT_OK(tokenizer_encode_embedded(f.t, f.s, STR("cb"), false, &ids, &e), &e);
+    assert_ids(&ids, (const uint32_t[]){7, 0, 1, 2, 8, 2, 1}, 7);
+    assert_int_equal(tokenizer_encode_embedded(f.t, f.s, STR("\xff"), true, &ids, &e), -EILSEQ);
+    assert_int_equal(tokenizer_encode_embedded(g.t, g.s, STR("a"), true, &ids, &e), -ENOTSUP);
+    assert_int_equal(ids.len, 7);
+    EXPECT_OK(tokenizer_encode_embedded(g.t, g.s, STR("a"), false, &ids, &e), &e);
+    assert_int_equal(ids.len, 8);
+    done(&f);
+    done(&g);
+}
+
+static void test_texts_that_are_filled_up_together(void **state)
+{
+    static const struct {
+        const char *padding;
+        uint32_t want[8];
+        size_t n;
+    } cases[] = {
+        {"{\"strategy\":\"BatchLongest\",\"direction\":\"Right\",\"pad_id\":9}", {0, 9, 1, 2}, 4},
+        {"{\"strategy\":\"BatchLongest\",\"direction\":\"Left\",\"pad_id\":9}", {9, 0, 1, 2}, 4},
+        {"{\"strategy\":{\"Fixed\":2},\"pad_id\":9}",
+         {0, 1, 2},
+         3}, /* of which each text has its own */
+        {"null", {0, 1, 2}, 3},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(buf_done) struct buf json = BUF_NULL;
+        AUTO(token_ids_done) struct token_ids ids = {0};
+        size_t ends[] = {1, 3};
+        struct fixture f;
+        struct err e;
+
+        buf_printf(&json, "{\"padding\":%s," LETTERS, cases[i].padding);
+        f = open_text(buf_str(&json));
+        for (uint32_t id = 0; id < 3; id++)
+            token_ids_push(&ids, id);
+        if (cases[i].n == 4)
+            assert_int_equal(tokenizer_shape_together(f.t, &ids, ends, 2, 3, &e), -E2BIG);
+        assert_int_equal(ids.len, 3);
+        EXPECT_OK(tokenizer_shape_together(f.t, &ids, ends, 2, 4, &e), &e);
+        assert_ids(&ids, cases[i].want, cases[i].n);
+        assert_int_equal(ends[0], cases[i].n - 2);
+        assert_int_equal(ends[1], cases[i].n);
+        done(&f);
+    }
+}
+
 static void test_tinyllama(void **state)
 {
     AUTO(buf_done) struct buf path = BUF_NULL;
@@ -437,5 +506,6 @@ int main(void)
         T(test_bad_text_is_refused), T(test_long_word), T(test_refusals_name_the_field),
         T(test_refusals_of_affixes_and_decoders), T(test_end_of_word), T(test_ctc), T(test_scripts),
         T(test_unknown_words_of_models_that_fail_on_them), T(test_added_ids_follow_the_vocabulary),
-        T(test_unigram), T(test_wordpiece), T(test_tinyllama), T(test_example_model));
+        T(test_unigram), T(test_wordpiece), T(test_embedded_texts),
+        T(test_texts_that_are_filled_up_together), T(test_tinyllama), T(test_example_model));
 }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prompts of models that ship no chat template. The frontend of 1.x writes them itself, as the code
+ * beside the models' weights does (encoding_dsv32.py and its like), and never looks for a template of
+ * theirs; e2e/test_native_prompts.py holds them against it. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/str.h"
+
+struct err;
+struct json;
+
+/* All borrowed during the call. */
+struct chat_native_input {
+    struct json *messages;              /* chat_known_messages(); changed */
+    const struct json *tools;           /* chat_tools(), those shown; NULL or some */
+    const struct json *response_format; /* with the members that the reference knows; NULL = none */
+    const struct json *args;            /* of the template; may be NULL */
+};
+
+/* Appends the prompt, ready for the answer. -EINVAL: the model cannot be told that. */
+typedef int (*chat_native_fn)(const struct chat_native_input *in, struct buf *out, struct err *e);
+
+/* By model_type of config.json, else, where that is empty, by the model's name; NULL = by its template. */
+chat_native_fn chat_native_find(struct str model_type, struct str name);
+
+int deepseek_v32_put(const struct chat_native_input *in, struct buf *out, struct err *e);
+int deepseek_v4_put(const struct chat_native_input *in, struct buf *out, struct err *e);
+int deepseek_v41_put(const struct chat_native_input *in, struct buf *out, struct err *e);
