@@ -7,16 +7,51 @@
 #include "lib/base/json_put.h"
 #include "lib/net/http_server.h"
 
+static PRINTF_LIKE(4, 0) void fill(struct api_error *e, int status, const char *param,
+                                   const char *format, va_list ap)
+{
+    e->status = status;
+    e->malformed = false;
+    (void)snprintf(e->param, sizeof(e->param), "%s", param ? param : "");
+    (void)vsnprintf(e->text, sizeof(e->text), format, ap);
+}
+
 bool api_fail(struct api_error *e, int status, const char *param, const char *format, ...)
 {
     va_list ap;
 
-    e->status = status;
-    (void)snprintf(e->param, sizeof(e->param), "%s", param ? param : "");
     va_start(ap, format);
-    (void)vsnprintf(e->text, sizeof(e->text), format, ap);
+    fill(e, status, param, format, ap);
     va_end(ap);
     return false;
+}
+
+bool api_malformed(struct api_error *e, const char *param, const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    fill(e, 400, param, format, ap);
+    va_end(ap);
+    e->malformed = true;
+    return false;
+}
+
+const char *api_error_type(int status)
+{
+    switch (status) {
+    case 404:
+        return "not_found";
+    case 429:
+    case 529:
+        return "overload";
+    case 501:
+        return "not_implemented";
+    case 503:
+        return "unavailable";
+    default:
+        return status < 500 ? "validation" : "internal";
+    }
 }
 
 static const char *openai_type(int status)

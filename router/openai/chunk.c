@@ -59,6 +59,7 @@ void chunk_done(struct chunk *c)
     buf_done(&c->head);
     buf_done(&c->tail);
     buf_done(&c->worker);
+    buf_done(&c->ids);
 }
 
 /* The members of @json called @names; those that are null or absent only if @nulls. @reasoning is
@@ -123,19 +124,58 @@ static void put_usage(const struct chunk *c, struct buf *out, const struct usage
     buf_put_char(out, '}');
 }
 
-static void put_nvext(const struct chunk *c, struct buf *out, const struct chunk_end *end)
+static void put_member(struct buf *members, const char *name, struct str json)
 {
-    struct str timing = end ? end->timing_json : STR_NULL;
+    if (members->len)
+        buf_put_char(members, ',');
+    buf_printf(members, "\"%s\":", name);
+    buf_put_str(members, json);
+}
 
-    if (!c->worker.len && !timing.len)
+static void put_ids(const struct chunk *c, struct buf *members)
+{
+    if (!c->tells_ids)
+        return;
+    put_member(members, "completion_token_ids", STR("["));
+    buf_put_str(members, buf_str(&c->ids));
+    buf_put_char(members, ']');
+}
+
+/* The ids stand before the timing in a body, behind it in a chunk. */
+static void put_nvext(const struct chunk *c, struct buf *out, const struct chunk_end *end,
+                      bool is_body)
+{
+    AUTO(buf_done) struct buf members = BUF_NULL;
+
+    buf_put_str(&members, buf_str(&c->worker));
+    if (is_body)
+        put_ids(c, &members);
+    if (end && end->timing_json.len)
+        put_member(&members, "timing", end->timing_json);
+    if (!is_body)
+        put_ids(c, &members);
+    if (end && end->prompt_ids_json.len)
+        put_member(&members, "prompt_token_ids", end->prompt_ids_json);
+    if (!members.len)
         return;
     buf_put_cstr(out, ",\"nvext\":{");
-    buf_put_str(out, buf_str(&c->worker));
-    if (timing.len) {
-        buf_put_cstr(out, c->worker.len ? ",\"timing\":" : "\"timing\":");
-        buf_put_str(out, timing);
-    }
+    buf_put_str(out, buf_str(&members));
     buf_put_char(out, '}');
+}
+
+void chunk_put_nvext(const struct chunk *c, struct buf *out, const struct chunk_end *end)
+{
+    put_nvext(c, out, end, true);
+}
+
+void chunk_tell_ids(struct chunk *c, const uint32_t *ids, size_t n)
+{
+    c->tells_ids = true;
+    for (size_t i = 0; i < n; i++) {
+        if (c->ids.len)
+            buf_put_char(&c->ids, ',');
+        buf_put_u64dec(&c->ids, ids[i]);
+    }
 }
 
 /* What stands behind the text of a completion's choice. */
@@ -172,7 +212,8 @@ static void put_chunk(struct chunk *c, struct buf *out, const struct chunk_delta
     c->begun = true;
     buf_put_str(out, buf_str(&c->after));
     put_usage(c, out, usage);
-    put_nvext(c, out, end);
+    put_nvext(c, out, end, false);
+    buf_clear(&c->ids);
     buf_put_cstr(out, "}\n\n");
 }
 
@@ -209,7 +250,8 @@ void chunk_tell_tokens(struct chunk *c, const uint32_t *ids, size_t n)
 void chunk_put_delta(struct chunk *c, struct buf *out, const struct chunk_delta *d,
                      const struct usage *usage)
 {
-    bool adds = d->text.len || d->reasoning.len || d->calls_json.len || d->logprobs_json.len;
+    bool adds =
+        d->text.len || d->reasoning.len || d->calls_json.len || d->logprobs_json.len || c->ids.len;
 
     if (adds || usage || c->style->tells_empty || (c->api == API_CHAT && !c->begun))
         put_chunk(c, out, d, NULL, usage);
@@ -232,6 +274,33 @@ void chunk_put_usage(const struct chunk *c, struct buf *out, const struct usage 
     buf_put_str(out, buf_str(&c->head));
     buf_put_str(out, buf_str(&c->after));
     put_usage(c, out, usage);
+    buf_put_cstr(out, "}\n\n");
+}
+
+void chunk_put_calls_event(const struct chunk *c, struct buf *out, struct str calls_json)
+{
+    AUTO(buf_done) struct buf list = BUF_NULL;
+    struct json_pull p;
+    struct str call;
+
+    buf_put_char(&list, '[');
+    buf_put_str(&list, calls_json);
+    buf_put_char(&list, ']');
+    json_pull_init(&p, buf_str(&list));
+    (void)!json_pull_array(&p);
+    while (json_pull_element(&p) && json_pull_skip(&p, &call)) {
+        buf_printf(out, "event: tool_call_dispatch\ndata: {\"choice_index\":%" PRIu32, c->index);
+        buf_put_cstr(out, ",\"tool_call\":");
+        buf_put_str(out, call);
+        buf_put_cstr(out, "}\n\n");
+    }
+}
+
+void chunk_put_thoughts_event(const struct chunk *c, struct buf *out, struct str thoughts)
+{
+    buf_printf(out, "event: reasoning_dispatch\ndata: {\"index\":%" PRIu32, c->index);
+    buf_put_cstr(out, ",\"reasoning_content\":");
+    chunk_put_string(out, thoughts);
     buf_put_cstr(out, "}\n\n");
 }
 
@@ -275,7 +344,7 @@ void chunk_put_body(const struct chunk *c, struct buf *out, struct str choices,
     buf_put_str(out, buf_str(&c->tail));
     buf_put_cstr(out, c->api == API_CHAT ? ",\"object\":\"chat.completion\"" : COMPLETION_TAIL);
     put_usage(c, out, usage);
-    put_nvext(c, out, end);
+    chunk_put_nvext(c, out, end);
     buf_put_char(out, '}');
 }
 

@@ -30,6 +30,7 @@ struct chunk_end {
     const char *finish;          /* "stop", "length", "content_filter", "tool_calls" */
     struct str stop_reason_json; /* string or integer; empty = none */
     struct str timing_json;      /* of nvext, when the worker is told; empty = none */
+    struct str prompt_ids_json;  /* of nvext; empty = none */
 };
 
 /* What one chunk adds to the answer, or all of it. Members named *_json are JSON; empty = none. */
@@ -49,6 +50,8 @@ struct chunk {
     struct buf before, after; /* of a chunk, around its text */
     struct buf head, tail;    /* of every JSON body: up to "choices", and from "created" on */
     struct buf worker;        /* members of nvext; empty = none */
+    bool tells_ids;           /* of the tokens of the answer, in nvext */
+    struct buf ids;           /* those that no chunk has told, with commas between */
 };
 
 /* @id is the request id, @created seconds since the epoch. Of choice 0; chunk_choose() before the
@@ -71,6 +74,10 @@ void chunk_put_end(struct chunk *c, struct buf *out, const struct chunk_delta *d
 /* The chunk without choices that stream_options.include_usage asks for. */
 void chunk_put_usage(const struct chunk *c, struct buf *out, const struct usage *usage);
 void chunk_put_done(struct buf *out); /* data: [DONE] */
+/* Events before the chunk that has them (1.6.1's "dispatch"): each call that is whole, and thoughts
+ * that have ended. */
+void chunk_put_calls_event(const struct chunk *c, struct buf *out, struct str calls_json);
+void chunk_put_thoughts_event(const struct chunk *c, struct buf *out, struct str thoughts);
 /* Who computed the prompt and who answers; ranks are told in mode kv alone. */
 struct chunk_workers {
     uint64_t prefill_id, decode_id;
@@ -81,6 +88,8 @@ struct chunk_workers {
 void chunk_tell_workers(struct chunk *c, const struct chunk_workers *w);
 /* And then the prompt's ids: who asked for a worker may send them there itself. */
 void chunk_tell_tokens(struct chunk *c, const uint32_t *ids, size_t n);
+/* Chunks and bodies tell the ids of tokens from now on; these belong to the next one. */
+void chunk_tell_ids(struct chunk *c, const uint32_t *ids, size_t n);
 /* An error in the midst of a stream: an event that no client overlooks. */
 static inline void chunk_put_error(const struct chunk_style *style, struct buf *out, int status,
                                    struct str text)
@@ -94,6 +103,9 @@ void chunk_put_choice(const struct chunk *c, struct buf *out, const struct chunk
                       const struct chunk_end *end);
 void chunk_put_body(const struct chunk *c, struct buf *out, struct str choices,
                     const struct chunk_end *end, const struct usage *usage);
+/* nvext with its comma, as the last member of a body, for what was asked to be told; else nothing.
+ * @end NULL = no timing. */
+void chunk_put_nvext(const struct chunk *c, struct buf *out, const struct chunk_end *end);
 /* The body of an answer that is not streamed. */
 void chunk_put_folded(const struct chunk *c, struct buf *out, const struct chunk_delta *whole,
                       const struct chunk_end *end, const struct usage *usage);

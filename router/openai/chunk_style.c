@@ -101,6 +101,8 @@ const struct chunk_style CHUNKS_OF_0_9 = {
     .tells_empty = true,
     .tells_null_details = true,
     .named_call_stops = true,
+    .stop_leaves_text = true,
+    .lost_status = 500,
     .put_delta = put_delta_0_9,
     .put_end = put_end_0_9,
     .put_message = put_message_0_9,
@@ -116,7 +118,9 @@ static void comma(struct buf *out, bool *some)
     *some = true;
 }
 
-static void put_delta_1(struct buf *out, const struct chunk_delta *d, bool first)
+/* @thoughts names the member that has them. */
+static void put_delta_named(struct buf *out, const struct chunk_delta *d, bool first,
+                            const char *thoughts)
 {
     bool some = d->text.ptr != NULL;
 
@@ -134,9 +138,19 @@ static void put_delta_1(struct buf *out, const struct chunk_delta *d, bool first
     }
     if (d->reasoning.len) {
         comma(out, &some);
-        buf_put_cstr(out, "\"reasoning_content\":");
+        buf_printf(out, "\"%s\":", thoughts);
         chunk_put_string(out, d->reasoning);
     }
+}
+
+static void put_delta_1(struct buf *out, const struct chunk_delta *d, bool first)
+{
+    put_delta_named(out, d, first, "reasoning_content");
+}
+
+static void put_delta_short(struct buf *out, const struct chunk_delta *d, bool first)
+{
+    put_delta_named(out, d, first, "reasoning");
 }
 
 static void put_end_1(struct buf *out, const struct chunk_delta *d, const struct chunk_end *end)
@@ -151,7 +165,8 @@ static void put_end_1(struct buf *out, const struct chunk_delta *d, const struct
     buf_put_str(out, d->logprobs_json.len ? d->logprobs_json : STR("null"));
 }
 
-static void put_message_1(struct buf *out, const struct chunk_delta *whole)
+static void put_message_named(struct buf *out, const struct chunk_delta *whole,
+                              const char *thoughts)
 {
     buf_put_cstr(out, "\"content\":");
     chunk_put_string(out, whole->text.len ? whole->text : STR_NULL);
@@ -162,32 +177,43 @@ static void put_message_1(struct buf *out, const struct chunk_delta *whole)
     }
     buf_put_cstr(out, "\"role\":\"assistant\"");
     if (whole->reasoning.len) {
-        buf_put_cstr(out, ",\"reasoning_content\":");
+        buf_printf(out, ",\"%s\":", thoughts);
         chunk_put_string(out, whole->reasoning);
     }
 }
 
-/* Its type is the status in words: internal_server_error. */
+static void put_message_1(struct buf *out, const struct chunk_delta *whole)
+{
+    put_message_named(out, whole, "reasoning_content");
+}
+
+static void put_message_short(struct buf *out, const struct chunk_delta *whole)
+{
+    put_message_named(out, whole, "reasoning");
+}
+
+/* Its type is the status in words, internal_server_error, but for the commonest. */
 static void put_error_1(struct buf *out, int status, struct str text)
 {
     buf_put_cstr(out, "data: {\"error\":{\"message\":");
     chunk_put_string(out, text);
     buf_put_cstr(out, ",\"type\":\"");
-    for (const char *c = http_status_text(status); *c; c++)
+    for (const char *c = status == 400 ? "invalid_request_error" : http_status_text(status); *c;
+         c++)
         buf_put_char(out, *c == ' ' ? '_' : (char)tolower(*c));
     buf_put_cstr(out, "\",\"code\":");
     buf_put_u64dec(out, (uint64_t)status);
     buf_put_cstr(out, "}}\n\n");
 }
 
-const struct chunk_style CHUNKS_OF_1 = {
-    .chat_tail = ",\"object\":\"chat.completion.chunk\"",
-    .chat_no_usage = "",
-    .tells_details = true,
-    .tells_dp_ranks = true,
-    .tells_any_worker = true,
-    .put_delta = put_delta_1,
-    .put_end = put_end_1,
-    .put_message = put_message_1,
-    .put_error = put_error_1,
-};
+#define STYLE_OF_1(delta, message)                                                                 \
+    {                                                                                              \
+        .is_of_1 = true, .chat_tail = ",\"object\":\"chat.completion.chunk\"",                     \
+        .chat_no_usage = "", .tells_details = true, .tells_dp_ranks = true,                        \
+        .tells_any_worker = true, .stops_behind_min = true, .counts_to_stop = true,                \
+        .tells_broken_end = true, .hides_special = true, .lost_status = 503, .put_delta = (delta), \
+        .put_end = put_end_1, .put_message = (message), .put_error = put_error_1,                  \
+    }
+
+const struct chunk_style CHUNKS_OF_1 = STYLE_OF_1(put_delta_1, put_message_1);
+const struct chunk_style CHUNKS_OF_1_SHORT = STYLE_OF_1(put_delta_short, put_message_short);

@@ -227,6 +227,34 @@ static void nvext_tells_workers_and_tokens(void **state)
                            "0,\"decode_worker_id\":8,\"decode_dp_rank\":3}}}\n\n")));
 }
 
+static void nvext_tells_ids_of_tokens(void **state)
+{
+    static const uint32_t ids[] = {300, 301, 302};
+    const struct chunk_end end = {
+        .finish = "stop", .timing_json = STR("{\"t\":1}"), .prompt_ids_json = STR("[7]")};
+    AUTO(chunk_done) struct chunk c;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    (void)state;
+    chunk_init(&c, API_COMPLETIONS, &CHUNKS_OF_1, STR("x"), STR("m"), 1);
+    chunk_tell_ids(&c, ids, 1);
+    chunk_tell_ids(&c, ids + 1, 2);
+    chunk_put_folded(&c, &out, &(struct chunk_delta){.text = STR("a")}, &end, NULL);
+    assert_true(str_ends(buf_str(&out), STR(",\"nvext\":{\"completion_token_ids\":[300,301,302],"
+                                            "\"timing\":{\"t\":1},\"prompt_token_ids\":[7]}}")));
+    buf_clear(&out);
+    chunk_put_text(&c, &out, STR_NULL, NULL); /* tokens without text make a chunk */
+    assert_true(
+        str_ends(buf_str(&out), STR(",\"nvext\":{\"completion_token_ids\":[300,301,302]}}\n\n")));
+    buf_clear(&out);
+    chunk_put_text(&c, &out, STR_NULL, NULL); /* and none do not */
+    assert_int_equal(out.len, 0);
+    chunk_put_end(&c, &out, &(struct chunk_delta){.text = STR("")}, &end, NULL);
+    assert_true(
+        str_ends(buf_str(&out), STR(",\"nvext\":{\"timing\":{\"t\":1},\"completion_token_ids\":"
+                                    "[],\"prompt_token_ids\":[7]}}\n\n")));
+}
+
 static void an_error_of_several_lines_stays_one_event(void **state)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
@@ -245,5 +273,5 @@ int main(void)
                     T(folded_answers_are_those_of_the_reference), T(completions_chunks_and_escapes),
                     T(chat_chunks_are_those_of_1_6_1), T(folded_answers_are_those_of_1_6_1),
                     T(usage_tells_what_was_thought), T(nvext_tells_workers_and_tokens),
-                    T(an_error_of_several_lines_stays_one_event));
+                    T(nvext_tells_ids_of_tokens), T(an_error_of_several_lines_stays_one_event));
 }

@@ -141,7 +141,9 @@ static bool key_stream_options(struct openai_reader *rd, const char *key)
     while (json_pull_key(&rd->p, &name)) {
         bool ok = true;
 
-        if (str_is(name, "include_usage"))
+        if (json_pull_peek(&rd->p) == JSON_KIND_NULL)
+            json_pull_skip(&rd->p, NULL);
+        else if (str_is(name, "include_usage"))
             ok = openai_read_bool(rd, "stream_options.include_usage", &rd->r->include_usage);
         else if (str_is(name, "continuous_usage_stats"))
             ok = openai_read_bool(rd, "stream_options.continuous_usage_stats",
@@ -435,22 +437,25 @@ static bool key_effort(struct openai_reader *rd, const char *key)
     return openai_wrong_type(rd, key, "none, minimal, low, medium, high, xhigh or max");
 }
 
-/* true, false, {"type":"enabled"} or {"type":"disabled"} */
+/* true, false, or the type enabled, disabled or adaptive in an object */
 static bool key_thinking(struct openai_reader *rd, const char *key)
 {
     struct opt_bool *at = &rd->r->thinking;
     struct str text, type;
 
-    at->set = true;
-    if (json_pull_peek(&rd->p) == JSON_KIND_BOOL)
+    if (json_pull_peek(&rd->p) == JSON_KIND_BOOL) {
+        at->set = true;
         return openai_read_bool(rd, key, &at->v);
+    }
     if (!read_raw(rd, key, JSON_KIND_OBJECT, "a boolean or an object", &text))
         return false;
     type = json_pull_member(text, "type");
+    rd->r->thinks_adaptively = str_is(type, "\"adaptive\"");
     at->v = str_is(type, "\"enabled\"");
-    return at->v || str_is(type, "\"disabled\"")
+    at->set = at->v || str_is(type, "\"disabled\"");
+    return at->set || rd->r->thinks_adaptively
                ? true
-               : openai_wrong_type(rd, key, "the type \"enabled\" or \"disabled\"");
+               : openai_wrong_type(rd, key, "the type \"enabled\", \"disabled\" or \"adaptive\"");
 }
 
 static bool key_cache_salt(struct openai_reader *rd, const char *key)
@@ -547,6 +552,8 @@ static bool nvext_list(struct openai_reader *rd, struct str name)
     for (size_t i = 0; i < n; i++) {
         r->wants_worker |= str_is(fields[i], "worker_id");
         r->wants_timing |= str_is(fields[i], "timing");
+        r->wants_ids |= str_is(fields[i], "completion_token_ids");
+        r->wants_prompt_ids |= str_is(fields[i], "prompt_token_ids");
     }
     return true;
 }
@@ -765,11 +772,11 @@ bool openai_request_parse(enum api api, struct str body, struct arena *a,
     /* Malformed text explains itself best; what a reader found wrong in well-formed text comes
      * next. */
     if (!json_pull_ok(&rd.p) && json_pull_end(&rd.p, &why) < 0 && e->status == 0)
-        (void)api_fail(e, 400, NULL, "Failed to parse the request body as JSON: %s", why.text);
+        (void)api_malformed(e, NULL, "Failed to parse the request body as JSON: %s", why.text);
     else if (ok && json_pull_end(&rd.p, &why) < 0)
-        (void)api_fail(e, 400, NULL, "Failed to parse the request body as JSON: %s", why.text);
+        (void)api_malformed(e, NULL, "Failed to parse the request body as JSON: %s", why.text);
     else if (!ok && e->status == 0)
-        (void)api_fail(e, 400, NULL, "The request body must be a JSON object");
+        (void)api_malformed(e, NULL, "The request body must be a JSON object");
     if (e->status == 0 && rd.unknown.len)
         (void)api_fail(e, 400, NULL, "Validation: Unsupported parameter(s): %s",
                        buf_cstr(&rd.unknown));

@@ -20,7 +20,7 @@
 #include "router/sched/route_conf.h"
 #include "router/wire/engine_request.h"
 
-enum api { API_CHAT = 1, API_COMPLETIONS = 2 };
+enum api { API_CHAT = 1, API_COMPLETIONS = 2, API_EMBEDDINGS = 4 }; /* the last: embeddings.h */
 
 /* Text or ids. */
 struct openai_prompt {
@@ -42,6 +42,16 @@ struct openai_request {
     size_t n_prompts;            /* at least 1 */
     struct openai_prompt prompt; /* the first of them */
 
+    /* embeddings, whose inputs are prompts; format "" = not said */
+    struct {
+        struct str format;
+        struct opt_u64 dimensions;
+        /* of 1.x: tokens of each text, -1 = as many as the model takes; special tokens around it */
+        struct opt_i64 truncate;
+        struct opt_bool special;
+        const char *wrong; /* the key of these two that is of another type; NULL = none */
+    } embedding;
+
     /* chat */
     struct opt_bool generation_prompt, continue_message;
 
@@ -60,6 +70,7 @@ struct openai_request {
     struct str cache_salt, extra_args_json, mm_processor_kwargs_json;
     struct str allowed_token_ids_json;
     struct opt_bool thinking;
+    bool thinks_adaptively;
     struct str reasoning_effort;
 
     /* nvext */
@@ -80,11 +91,21 @@ struct openai_request {
     bool tell_id, tell_prompt, tell_tokens; /* annotations that are events of a stream */
     bool query_only;                        /* query_instance_id:…: who would be chosen? */
     bool wants_worker, wants_timing;        /* in nvext: extra_fields or query_instance_id */
+    /* In nvext, of workers of 1.x: tokens of the answer, which then is one choice, and of the prompt. */
+    bool wants_ids, wants_prompt_ids;
 };
 
 /* False with @e filled: 400 for what is malformed or out of range, 501 for functions. */
 MUST_CHECK bool openai_request_parse(enum api api, struct str body, struct arena *a,
                                      struct openai_request *ret, struct api_error *e);
+/* Templates and parsers know by several names whether thoughts are asked for; 1.x gives each of them what one
+ * says: `thinking`, `enable_thinking`, `thinking_mode`, `reasoning_effort`, the first that is clear. @args: an
+ * object, or NULL. */
+void openai_settle_thinking(struct json *args);
+/* Of a chat: what is not of its type, which 1.6.1 refuses and 0.9.0 does not look at. */
+MUST_CHECK bool openai_check_strictly(const struct openai_request *r, struct api_error *e);
+/* A salt that goes before the body's; @a holds what follows from it. */
+void openai_request_set_salt(struct openai_request *r, struct str salt, struct arena *a);
 /* Whether a body is read at all: application/json, or another type that is written in it. */
 bool openai_content_is_json(struct str content_type);
 void openai_request_done(struct openai_request *r); /* the trees */

@@ -21,8 +21,12 @@ size_t openai_request_choices(const struct openai_request *r)
 
 static bool check_subject(const struct openai_request *r, struct api_error *e)
 {
+    if (!r->model.ptr)
+        return api_malformed(e, "model", "Validation: model must not be empty");
     if (r->model.len == 0)
         return api_fail(e, 400, "model", "Validation: model must not be empty");
+    if (r->api == API_CHAT && !r->messages)
+        return api_malformed(e, "messages", "Validation: messages must not be empty");
     if (r->api == API_CHAT && json_len(r->messages) == 0)
         return api_fail(e, 400, "messages", "Validation: messages must not be empty");
     if (r->api == API_COMPLETIONS && !has_prompts(r))
@@ -40,12 +44,13 @@ static bool check_subject(const struct openai_request *r, struct api_error *e)
     return true;
 }
 
-/* An answer may be all calls; everybody else says something. */
+/* An answer may be all calls, and a function of old may have none; everybody else says something. */
 static bool lacks_content(const struct json *message)
 {
     const char *role = json_get_cstr(message, "role");
 
-    return !json_get(message, "content") && role && strcmp(role, "assistant") != 0;
+    return !json_get(message, "content") && role && strcmp(role, "assistant") != 0 &&
+           strcmp(role, "function") != 0;
 }
 
 /* Text, parts, or nothing (an assistant that only calls tools). */
@@ -66,8 +71,8 @@ static bool check_messages(const struct openai_request *r, struct api_error *e)
                                 : NULL;
 
         if (wrong)
-            return api_fail(
-                e, 400, "messages",
+            return api_malformed(
+                e, "messages",
                 "Failed to deserialize the JSON body into the target type: messages[%zu]: %s", i,
                 wrong);
         i++;
@@ -117,14 +122,14 @@ static bool check_format(const struct openai_request *r, struct api_error *e)
     if (!format.len || str_is(type, "\"text\"") || str_is(type, "\"json_object\""))
         return true;
     if (!str_is(type, "\"json_schema\""))
-        return api_fail(e, 400, "response_format",
-                        "Failed to deserialize the JSON body into the target type: "
-                        "response_format: expected the type text, json_object or json_schema");
+        return api_malformed(e, "response_format",
+                             "Failed to deserialize the JSON body into the target type: "
+                             "response_format: expected the type text, json_object or json_schema");
     return json_pull_member(schema, "name").len && json_pull_member(schema, "schema").len
                ? true
-               : api_fail(e, 400, "response_format",
-                          "Failed to deserialize the JSON body into the target type: "
-                          "response_format.json_schema: expected name and schema");
+               : api_malformed(e, "response_format",
+                               "Failed to deserialize the JSON body into the target type: "
+                               "response_format.json_schema: expected name and schema");
 }
 
 /* As both releases; of chat only 1.6.1 refuses it, and clients of 0.9.0 are served. */

@@ -19,6 +19,7 @@ static void parse(enum api api, struct str body)
                                : r.prompt.text.len > 0 || r.prompt.n_ids > 0);
         assert(openai_request_choices(&r) >= 1 && openai_request_choices(&r) <= OPENAI_CHOICES_MAX);
         assert(str_is_utf8(r.model) && r.stop.n_stop <= 4);
+        assert(api != API_CHAT || openai_check_strictly(&r, &e) || (e.status == 400 && e.text[0]));
     } else {
         assert(e.status >= 400 && e.status < 600 && e.text[0]);
     }

@@ -10,9 +10,9 @@
 
 bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *want)
 {
-    return api_fail(rd->e, 400, key,
-                    "Failed to deserialize the JSON body into the target type: %s: expected %s",
-                    key, want);
+    return api_malformed(
+        rd->e, key, "Failed to deserialize the JSON body into the target type: %s: expected %s",
+        key, want);
 }
 
 bool openai_out_of_range(struct openai_reader *rd, const char *key, const char *range)
@@ -99,7 +99,7 @@ bool openai_read_tree(struct openai_reader *rd, const char *key, enum json_kind 
         !json_pull_skip(&rd->p, &text))
         return false;
     *ret = json_free(*ret);
-    if (json_parse(ret, text, &e) < 0)
+    if (json_parse_wide(ret, text, &e) < 0)
         return api_fail(rd->e, 400, key, "%s: %s", key, e.text);
     return true;
 }

@@ -2,7 +2,10 @@
 /*
  * What follows from several keys of a request: the rules of its answer, and what an engine is told.
  */
+#include <string.h>
+
 #include "lib/base/json_put.h"
+#include "lib/base/json_tree.h"
 #include "router/openai/openai_read.h"
 
 static bool settle_guided(struct openai_request *r, struct arena *a, struct api_error *e)
@@ -18,29 +21,97 @@ static bool settle_guided(struct openai_request *r, struct arena *a, struct api_
     return true;
 }
 
-/* Templates and parsers know it by several names; what the client says by one of them stays. */
+/* --- thoughts --------------------------------------------------------------------------------- */
+
+static const char *const THINKING[] = {"thinking", "enable_thinking"};
+
+static bool is_word(const struct json *v, const char *const *words)
+{
+    struct str text = str_trim(str_from(json_cstr(v)));
+
+    for (size_t i = 0; json_is_string(v) && words[i]; i++)
+        if (str_eq_nocase(text, str_from(words[i])))
+            return true;
+    return false;
+}
+
+/* What is meant by a number or a word. */
+static bool takes_as_bool(const struct json *v, bool is_mode, bool *ret)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1", NULL};
+    static const char *const no[] = {"false", "no", "off", "0", NULL};
+    double number;
+
+    if (json_bool(v, ret))
+        return true;
+    if (json_f64(v, &number)) {
+        *ret = number < 0 || number > 0;
+        return true;
+    }
+    *ret = is_word(v, yes);
+    return *ret || is_word(v, no) || (!is_mode && json_is_string(v));
+}
+
+static void set_thinking(struct json *args, bool on)
+{
+    for (size_t i = 0; i < ARRAY_LEN(THINKING); i++)
+        (void)json_set_bool(args, THINKING[i], on);
+}
+
+static void set_mode(struct json *args, bool on)
+{
+    (void)json_set_cstr(args, "thinking_mode", on ? "enabled" : "disabled");
+}
+
+/* What clearly says it: the first of these. */
+static bool says_clearly(const struct json *args, bool *ret)
+{
+    struct str mode = str_from(json_get_cstr(args, "thinking_mode"));
+    const char *effort = json_get_cstr(args, "reasoning_effort");
+
+    if (json_get_bool(args, "thinking", ret) || json_get_bool(args, "enable_thinking", ret))
+        return true;
+    *ret = str_eq_nocase(mode, STR("enabled"));
+    if (*ret || str_eq_nocase(mode, STR("disabled")))
+        return true;
+    *ret = effort && strcmp(effort, "none") != 0;
+    return effort && !str_eq_nocase(mode, STR("adaptive"));
+}
+
+void openai_settle_thinking(struct json *args)
+{
+    bool on;
+
+    if (says_clearly(args, &on)) {
+        set_thinking(args, on);
+        set_mode(args, on);
+    } else if (takes_as_bool(json_get(args, "thinking"), false, &on) ||
+               takes_as_bool(json_get(args, "enable_thinking"), false, &on) ||
+               takes_as_bool(json_get(args, "thinking_mode"), true, &on)) {
+        set_thinking(args, on);
+    }
+}
+
+/* What has a place of its own in the body, which only 1.x knows, goes before the template's arguments. */
 static void settle_thinking(struct openai_request *r)
 {
-    static const char *const names[] = {"enable_thinking", "thinking"};
-
-    if (r->reasoning_effort.len && !r->thinking.set) {
-        r->thinking = (struct opt_bool){true, !str_is(r->reasoning_effort, "none")};
-        for (size_t i = ARRAY_LEN(names); i > 0; i--)
-            (void)json_get_bool(r->template_args, names[i - 1], &r->thinking.v);
-    }
-    if (!r->thinking.set)
+    if (!r->thinking.set && !r->thinks_adaptively && !r->reasoning_effort.len)
         return;
     if (!r->template_args)
         r->template_args = json_new_object();
     if (r->reasoning_effort.len)
         (void)json_set(r->template_args, "reasoning_effort", json_new_str(r->reasoning_effort));
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (!json_get(r->template_args, names[i]))
-            (void)json_set(r->template_args, names[i], json_new_bool(r->thinking.v));
-    if (!json_get(r->template_args, "thinking_mode"))
-        (void)json_set_cstr(r->template_args, "thinking_mode",
-                            r->thinking.v ? "enabled" : "disabled");
+    if (r->thinks_adaptively) {
+        for (size_t i = 0; i < ARRAY_LEN(THINKING); i++)
+            json_del(r->template_args, THINKING[i]);
+        (void)json_set_cstr(r->template_args, "thinking_mode", "adaptive");
+    }
+    if (r->thinking.set)
+        set_thinking(r->template_args, r->thinking.v);
+    openai_settle_thinking(r->template_args);
 }
+
+/* --- the rest --------------------------------------------------------------------------------- */
 
 /* Where workers of 1.x look for what has no place of its own. */
 static void settle_extra_args(struct openai_request *r, struct arena *a)
@@ -67,6 +138,12 @@ static void settle_extra_args(struct openai_request *r, struct arena *a)
     }
     json_put_object_end(&j);
     r->extra_args_json = str_from(arena_strdup(a, buf_str(&out)));
+}
+
+void openai_request_set_salt(struct openai_request *r, struct str salt, struct arena *a)
+{
+    r->cache_salt = str_slice(arena_strdup(a, salt), salt.len);
+    settle_extra_args(r, a);
 }
 
 /* What the two APIs name differently, in the engine's terms. */

@@ -1,11 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/openai/openai.h"
+#include "lib/base/json_tree.h"
 #include "lib/base/test.h"
 
 static bool parse(enum api api, const char *body, struct arena *a, struct openai_request *r,
                   struct api_error *e)
 {
     return openai_request_parse(api, str_from(body), a, r, e);
+}
+
+static void thoughts_by_every_name(void **state)
+{
+    static const struct {
+        const char *args, *want;
+    } cases[] = {
+        {"{}", "{}"},
+        {"{\"thinking\":false}",
+         "{\"thinking\":false,\"enable_thinking\":false,\"thinking_mode\":\"disabled\"}"},
+        {"{\"enable_thinking\":true,\"reasoning_effort\":\"none\"}",
+         "{\"enable_thinking\":true,\"reasoning_effort\":\"none\",\"thinking\":true,"
+         "\"thinking_mode\":\"enabled\"}"},
+        {"{\"thinking_mode\":\"Enabled\",\"thinking\":\"no\"}",
+         "{\"thinking_mode\":\"enabled\",\"thinking\":true,\"enable_thinking\":true}"},
+        {"{\"reasoning_effort\":\"low\"}",
+         "{\"reasoning_effort\":\"low\",\"thinking\":true,\"enable_thinking\":true,"
+         "\"thinking_mode\":\"enabled\"}"},
+        {"{\"reasoning_effort\":\"low\",\"thinking_mode\":\"adaptive\"}",
+         "{\"reasoning_effort\":\"low\",\"thinking_mode\":\"adaptive\"}"},
+        /* words that only hint at it */
+        {"{\"thinking\":\" YES \"}", "{\"thinking\":true,\"enable_thinking\":true}"},
+        {"{\"enable_thinking\":\"x\"}", "{\"enable_thinking\":false,\"thinking\":false}"},
+        {"{\"enable_thinking\":0}", "{\"enable_thinking\":false,\"thinking\":false}"},
+        {"{\"thinking_mode\":\"off\"}",
+         "{\"thinking_mode\":\"off\",\"thinking\":false,\"enable_thinking\":false}"},
+        {"{\"thinking_mode\":\"chat\",\"thinking\":null}",
+         "{\"thinking_mode\":\"chat\",\"thinking\":null}"},
+    };
+
+    (void)state;
+    openai_settle_thinking(NULL);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(json_free) struct json *args = NULL, *want = NULL;
+        struct err e;
+
+        EXPECT_OK(json_parse(&args, str_from(cases[i].args), &e), &e);
+        EXPECT_OK(json_parse(&want, str_from(cases[i].want), &e), &e);
+        openai_settle_thinking(args);
+        assert_true(json_equal(args, want));
+    }
 }
 
 static void a_full_chat_request(void **state)
@@ -110,6 +152,10 @@ static void what_only_newer_workers_know(void **state)
     assert_int_equal(r.output.prompt_logprobs.v, 3);
     assert_true(str_is(r.cache_salt, "b"));
     assert_true(str_is(r.extra_args_json, "{\"nvext\":{\"cache_salt\":\"b\"},\"sampling_options\":{"
+                                          "\"allowed_token_ids\":[1, 2]}}"));
+    openai_request_set_salt(&r, STR("t"), a);
+    assert_true(str_is(r.cache_salt, "t"));
+    assert_true(str_is(r.extra_args_json, "{\"nvext\":{\"cache_salt\":\"t\"},\"sampling_options\":{"
                                           "\"allowed_token_ids\":[1, 2]}}"));
     openai_request_done(&r);
 }
@@ -223,9 +269,43 @@ static void bad_requests_are_told_what_is_wrong(void **state)
     }
 }
 
+/* What is no request at all, as a Rust reader of typed bodies refuses it, and what is a wrong one. */
+static void bodies_that_are_no_requests_are_told_apart(void **state)
+{
+    static const struct {
+        const char *body;
+        bool malformed;
+    } cases[] = {
+        {"{", true},
+        {"[]", true},
+        {"{}", true},
+        {"{\"model\":\"m\"}", true},
+        {"{" M ",\"temperature\":\"a\"}", true},
+        {"{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}", true},
+        {"{" M ",\"response_format\":{\"type\":\"nope\"}}", true},
+        {"{" M ",\"temperature\":3}", false},
+        {"{" M ",\"foo\":1}", false},
+        {"{\"model\":\"\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", false},
+        {"{\"model\":\"m\",\"messages\":[]}", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(arena_free) struct arena *a = arena_new();
+        struct openai_request r;
+        struct api_error e;
+
+        assert_false(parse(API_CHAT, cases[i].body, a, &r, &e));
+        if (e.malformed != cases[i].malformed)
+            fail_msg("%s", cases[i].body);
+        openai_request_done(&r);
+    }
+}
+
 int main(void)
 {
-    return TEST_RUN(T(a_full_chat_request), T(prompts_in_every_form),
+    return TEST_RUN(T(thoughts_by_every_name), T(a_full_chat_request), T(prompts_in_every_form),
                     T(several_prompts_and_choices), T(what_only_newer_workers_know),
-                    T(bad_requests_are_told_what_is_wrong), T(json_has_several_types));
+                    T(bad_requests_are_told_what_is_wrong), T(json_has_several_types),
+                    T(bodies_that_are_no_requests_are_told_apart));
 }

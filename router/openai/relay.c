@@ -64,6 +64,24 @@ void relay_request_put(struct buf *out, struct str body, struct str engine_model
     json_put_object_end(&j);
 }
 
+void relay_text_put(struct buf *out, struct str body, struct str prompt_json)
+{
+    struct json_put j = json_put_on(out);
+    struct str key, value;
+    struct json_pull p;
+
+    json_put_object(&j);
+    json_pull_init(&p, body);
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
+            if (prompt_json.len && str_is(key, "prompt"))
+                put_member(&j, key, prompt_json);
+            else if (!str_is(value, "null"))
+                put_member(&j, key, value);
+        }
+    json_put_object_end(&j);
+}
+
 /* --- answers: what is read -------------------------------------------------------------------- */
 
 static bool is_something(struct str value)
@@ -74,8 +92,8 @@ static bool is_something(struct str value)
 /* A delta, a message, or the text of a completion. */
 static void read_choice(struct json_pull *p, struct relay_answer *ret)
 {
-    static const char *const texts[] = {"content", "reasoning_content", "reasoning", "tool_calls",
-                                        "refusal"};
+    static const char *const texts[] = {"content",    "reasoning_content", "reasoning",
+                                        "tool_calls", "function_call",     "refusal"};
     struct str key, value;
 
     if (!json_pull_object(p))

@@ -22,6 +22,12 @@ struct err;
  */
 void relay_request_put(struct buf *out, struct str body, struct str engine_model, bool stream);
 
+/*
+ * The body for a worker that takes OpenAI requests itself (ModelInput::Text): what the client wrote,
+ * without members that are null. @prompt_json instead of its prompts, unless empty.
+ */
+void relay_text_put(struct buf *out, struct str body, struct str prompt_json);
+
 /* A chunk of a stream, or a whole answer. */
 struct relay_answer {
     bool has_choices; /* the last chunk with the usage has none */

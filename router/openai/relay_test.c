@@ -28,6 +28,22 @@ static void test_requests(void **state)
                    "{\"model\":\"theirs\",\"stream_options\":{\"include_usage\":true}}");
 }
 
+static void expect_text(const char *body, const char *prompt_json, const char *want)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    relay_text_put(&out, str_from(body), str_from(prompt_json));
+    assert_string_equal(buf_cstr(&out), want);
+}
+
+static void test_text_requests(void **state)
+{
+    (void)state;
+    expect_text("{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"n\":null,\"nvext\":{\"x\":null}}",
+                NULL, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"nvext\":{\"x\":null}}");
+    expect_text("{\"prompt\":[\"a\",\"b\"],\"n\":2}", "\"b\"", "{\"prompt\":\"b\",\"n\":2}");
+}
+
 static void test_answers(void **state)
 {
     static const struct {
@@ -110,5 +126,6 @@ static void test_changes(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_requests), T(test_answers), T(test_errors), T(test_changes));
+    return TEST_RUN(T(test_requests), T(test_text_requests), T(test_answers), T(test_errors),
+                    T(test_changes));
 }

@@ -23,6 +23,14 @@ const struct reply_calls *reply_find_calls(const char *name)
     return NULL;
 }
 
+bool reply_reads_special(const char *thoughts, const char *calls)
+{
+    const struct reply_thoughts *t = reply_find_thoughts(thoughts);
+    const struct reply_calls *c = reply_find_calls(calls);
+
+    return (t && t->special) || (c && c->special);
+}
+
 /* --- the stream ------------------------------------------------------------------------------- */
 
 enum place { UNSURE, HEADER, LABEL, THINKING, SAYING, CALLING };
@@ -50,6 +58,7 @@ struct reply {
     bool told_thought, told_content; /* of the text that was pushed last */
     bool in_thoughts;                /* where the text pushed last was */
     bool thinks;                     /* thoughts are read */
+    bool opened;                     /* the prompt began those that the answer is in */
     bool begun;                      /* behind the blanks that an answer may begin with */
     bool said;                       /* content that is more than blanks */
     const char *said_first;          /* not told yet */
@@ -105,11 +114,11 @@ struct reply *reply_new(const struct reply_thoughts *thoughts, const struct repl
                                  of_calls != NULL, from_harmony, r);
     }
     r->said_first = r->thoughts ? r->thoughts->said_first : NULL;
-    reply_expect_thoughts(r, REPLY_ASKED_NOTHING);
+    (void)reply_expect_thoughts(r, REPLY_ASKED_NOTHING);
     return r;
 }
 
-void reply_expect_thoughts(struct reply *r, enum reply_asked asked)
+bool reply_expect_thoughts(struct reply *r, enum reply_asked asked)
 {
     unsigned how = r->thoughts ? r->thoughts->how : 0;
 
@@ -117,11 +126,21 @@ void reply_expect_thoughts(struct reply *r, enum reply_asked asked)
                 !((how & REPLY_UNLESS_NONE) && asked == REPLY_ASKED_NONE);
     seek_all(r);
     if (!r->thinks)
-        return;
+        return false;
     if ((how & REPLY_INSIDE) || ((how & REPLY_INSIDE_WITH_EFFORT) && asked == REPLY_ASKED_EFFORT))
         r->place = THINKING;
     else if (how & REPLY_EITHER)
         r->place = UNSURE;
+    return true;
+}
+
+void reply_open_thoughts(struct reply *r)
+{
+    if (!r->thinks)
+        return;
+    r->place = THINKING;
+    r->opened = true;
+    r->begun = true; /* blanks at the begin are theirs */
 }
 
 void reply_know_tools(struct reply *r, const struct json *tools)
@@ -265,7 +284,8 @@ static bool waits_for_more_than_blanks(struct reply *r, size_t *n, const struct 
 static bool think_on(struct reply *r, bool last)
 {
     const struct mark *found;
-    size_t n = find_first(r, 1u << BEGIN | 1u << END | 1u << CALL_OF_THOUGHTS, &found);
+    unsigned begin = r->opened ? 0 : 1u << BEGIN;
+    size_t n = find_first(r, begin | 1u << END | 1u << CALL_OF_THOUGHTS, &found);
 
     if (waits_for_more_than_blanks(r, &n, found) && !last)
         return false;
@@ -276,6 +296,7 @@ static bool think_on(struct reply *r, bool last)
         return false;
     if (found->what != CALL_OF_THOUGHTS)
         buf_consume(&r->held, strlen(found->text));
+    r->opened = false;
     r->place = found->what != BEGIN ? SAYING : r->thoughts->label ? LABEL : THINKING;
     return true;
 }

@@ -38,8 +38,13 @@ typedef void (*reply_fn)(void *arg, const struct reply_part *part);
  * out. */
 const struct reply_thoughts *reply_find_thoughts(const char *name);
 bool reply_knows_thoughts(const char *name);
+/* Whether a prompt, but for the blanks at its end, ends with the mark that begins them: NULL = no. */
+bool reply_prompt_opens(const struct reply_thoughts *thoughts, struct str prompt);
 /* NULL when it is not known here. */
 const struct reply_calls *reply_find_calls(const char *name);
+/* Whether either of a card's parsers, NULL = none, reads marks that are special tokens: then these
+ * must have text. */
+bool reply_reads_special(const char *thoughts, const char *calls);
 /* All of the content is one call of @named, its arguments; or, with none named, a JSON array of
  * calls: what tool_choice makes of an answer. */
 extern const struct reply_calls REPLY_ANSWER_IS_CALLS, REPLY_ANSWER_IS_ARGUMENTS;
@@ -49,9 +54,12 @@ struct reply *reply_new(const struct reply_thoughts *thoughts, const struct repl
                         struct str named, reply_fn tell, void *arg);
 /* The tools of the request, borrowed: what their schemas call a text is no number. */
 void reply_know_tools(struct reply *r, const struct json *tools);
-/* What the request says of thoughts, before the first text. */
+/* What the request says of thoughts, before the first text. Whether they are read, and so counted. */
 enum reply_asked { REPLY_ASKED_NOTHING, REPLY_ASKED_NONE, REPLY_ASKED, REPLY_ASKED_EFFORT };
-void reply_expect_thoughts(struct reply *r, enum reply_asked asked);
+bool reply_expect_thoughts(struct reply *r, enum reply_asked asked);
+/* The prompt opened thoughts, before the first text: where they are read, the answer goes on with
+ * them, and the mark that begins others is text until they end. */
+void reply_open_thoughts(struct reply *r);
 struct reply *reply_free(struct reply *r);
 DEFINE_CLEANUP(struct reply *, reply_free)
 

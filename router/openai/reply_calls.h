@@ -24,6 +24,7 @@ struct reply_calls {
     const char *name;
     const char *begin, *end; /* marks; begin NULL: the whole content, from a first character on */
     char first;              /* of such content; 0 = any */
+    bool special;            /* its models write the marks as special tokens */
     /* False when it is none. */
     bool (*read)(struct str text, struct reply_found *found);
     /* As reply_find_mark(), where the mark that ends a call may stand in its texts; NULL = it may

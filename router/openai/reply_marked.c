@@ -60,7 +60,7 @@ void reply_put_value(struct json_put *j, struct str text, const struct json *sch
     const char *type = json_get_cstr(schema, "type");
     struct err e;
 
-    if (!schema || !text.len || json_parse(&v, text, &e) != 0 ||
+    if (!schema || !text.len || json_parse_wide(&v, text, &e) != 0 ||
         (type ? !kind_fits(json_kind_of(v), type) : json_is_string(v))) {
         json_put_str(j, text);
         return;
@@ -272,37 +272,23 @@ bool reply_read_kimi_k3(struct str text, struct reply_found *f)
 }
 
 #define BAR "\xef\xbd\x9c"
-#define DSML BAR "DSML" BAR
+/* V4.1 has a blank between the mark and the name of the tag. */
+#define DSML(gap)                                                                                  \
+    .invoke = "<" BAR "DSML" BAR gap "invoke", .invoke_end = "</" BAR "DSML" BAR gap "invoke>",    \
+    .parameter = "<" BAR "DSML" BAR gap "parameter",                                               \
+    .parameter_end = "</" BAR "DSML" BAR gap "parameter>", .close = ">",                           \
+    .name = "name=", .key = "name="
 
 bool reply_read_dsml(struct str text, struct reply_found *f)
 {
-    static const struct invokes dsml = {
-        .invoke = "<" DSML "invoke",
-        .invoke_end = "</" DSML "invoke>",
-        .parameter = "<" DSML "parameter",
-        .parameter_end = "</" DSML "parameter>",
-        .close = ">",
-        .name = "name=",
-        .key = "name=",
-        .values = TOLD,
-    };
+    static const struct invokes dsml = {DSML(""), .values = TOLD};
 
     return read_invokes(&dsml, text, f);
 }
 
 bool reply_read_dsml_v41(struct str text, struct reply_found *f)
 {
-    static const struct invokes dsml = {
-        .invoke = "<" DSML " invoke",
-        .invoke_end = "</" DSML " invoke>",
-        .parameter = "<" DSML " parameter",
-        .parameter_end = "</" DSML " parameter>",
-        .close = ">",
-        .name = "name=",
-        .key = "name=",
-        .values = TOLD_EXACTLY,
-        .json = "{",
-    };
+    static const struct invokes dsml = {DSML(" "), .values = TOLD_EXACTLY, .json = "{"};
 
     return read_invokes(&dsml, text, f);
 }

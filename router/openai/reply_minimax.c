@@ -66,51 +66,62 @@ static bool put_items(struct json_put *j, struct str body, const struct json *sc
     return true;
 }
 
-/* Those elements of @body that are called @name: one value, or a list of several. */
-static bool put_named(struct json_put *j, struct str body, struct str name,
-                      const struct json *schema, int depth)
+struct member {
+    struct str name, body;
+    bool put;
+};
+
+/* All elements of @body; -1 when they are too many. */
+static int take_members(struct str body, struct member *members)
+{
+    struct member m = {0};
+    int n = 0;
+
+    while (take_element(&body, &m.name, &m.body)) {
+        if (n == MEMBERS_MAX)
+            return -1;
+        members[n++] = m;
+    }
+    return n;
+}
+
+/* The first of @members, and those after it that share its name: one value, or a list of several. */
+static bool put_named(struct json_put *j, struct member *members, int n, const struct json *schema,
+                      int depth)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct json_put values = json_put_on(&out);
-    struct str one, value;
-    size_t n = 0;
+    int n_values = 0;
 
-    while (take_element(&body, &one, &value))
-        if (str_eq(one, name)) {
-            if (!put_body(&values, value, schema, depth))
-                return false;
-            n++;
-        }
-    if (n > 1)
+    for (int i = 0; i < n; i++) {
+        if (members[i].put || !str_eq(members[i].name, members[0].name))
+            continue;
+        if (!put_body(&values, members[i].body, schema, depth))
+            return false;
+        members[i].put = true;
+        n_values++;
+    }
+    if (n_values > 1)
         json_put_array(j);
     json_put_raw(j, buf_str(&out));
-    if (n > 1)
+    if (n_values > 1)
         json_put_array_end(j);
-    return true;
-}
-
-static bool is_first(struct str body, struct str upto, struct str name)
-{
-    struct str one, value;
-
-    while (take_element(&body, &one, &value) && value.ptr < upto.ptr)
-        if (str_eq(one, name))
-            return false;
     return true;
 }
 
 static bool put_members(struct json_put *j, struct str body, const struct json *schema, int depth)
 {
-    struct str rest = body, name, value;
+    AUTO(mem_free) struct member *members = xcalloc(MEMBERS_MAX, sizeof(*members));
+    int n = take_members(body, members);
 
+    if (n < 0)
+        return false;
     json_put_object(j);
-    for (int n = 0; take_element(&rest, &name, &value);) {
-        if (++n > MEMBERS_MAX)
-            return false;
-        if (!is_first(body, value, name))
+    for (int i = 0; i < n; i++) {
+        if (members[i].put)
             continue;
-        json_put_key_str(j, name);
-        if (!put_named(j, body, name, reply_property(schema, name), depth))
+        json_put_key_str(j, members[i].name);
+        if (!put_named(j, members + i, n - i, reply_property(schema, members[i].name), depth))
             return false;
     }
     json_put_object_end(j);

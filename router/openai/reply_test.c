@@ -61,6 +61,7 @@ static void tell(void *arg, const struct reply_part *part)
 }
 
 static enum reply_asked asked;
+static const char *prompt = "";
 
 static void read_in_pieces(const struct reply_thoughts *thoughts, const struct reply_calls *calls,
                            struct str text, size_t piece, struct buf *ret)
@@ -72,7 +73,9 @@ static void read_in_pieces(const struct reply_thoughts *thoughts, const struct r
 
     assert_int_equal(json_parse(&tools, STR(TOOLS), &e), 0);
     reply_know_tools(r, tools);
-    reply_expect_thoughts(r, asked);
+    (void)reply_expect_thoughts(r, asked);
+    if (reply_prompt_opens(thoughts, str_from(prompt)))
+        reply_open_thoughts(r);
     for (; text.len; text = str_skip(text, piece))
         reply_push(r, str_head(text, piece));
     reply_end(r);
@@ -426,6 +429,42 @@ static void test_thoughts_asked_for(void **state)
     asked = REPLY_ASKED_NOTHING;
 }
 
+static void test_thoughts_that_the_prompt_opens(void **state)
+{
+    static const struct {
+        const char *name, *prompt, *text, *want;
+        enum reply_asked asked;
+    } cases[] = {
+        {"qwen3", "<a><think>\n", "a</think>b", "(a)b", REPLY_ASKED_NOTHING},
+        {"qwen3", "<think>", "\n\na", "(\n\na)", REPLY_ASKED_NONE},
+        {"qwen3", "<think>", "<think>a</think>b<think>c</think>d", "(<think>a)b(c)d", REPLY_ASKED},
+        {"qwen3", "<think>x", "a</think>b", "ab", REPLY_ASKED_NOTHING},
+        {"qwen3", "<think>\n\n</think>\n\n", "a", "a", REPLY_ASKED_NOTHING},
+        {"qwen3", "think>", "a", "a", REPLY_ASKED_NOTHING},
+        {"some other", "<think>", "a</think>b", "(a)b", REPLY_ASKED_NOTHING},
+        {"deepseek_r1", "<think>", "a<think>b</think>c", "(a<think>b)c", REPLY_ASKED_NOTHING},
+        {"deepseek_r1", "<think>", "a</think>b", "a</think>b", REPLY_ASKED_NONE},
+        {"deepseek_v3", "<think>", "a</think>b", "a</think>b", REPLY_ASKED_NOTHING},
+        {"nemotron_v3", "<think>", "<think>a<tool_call>b", "(a)<tool_call>b", REPLY_ASKED_NOTHING},
+        {"kimi", "<think>", "a</think>b", "(a</think>b)", REPLY_ASKED_NOTHING},
+        {"minimax_m3", "<mm:think>", "a</mm:think>b", "(a)b", REPLY_ASKED_NOTHING},
+        {"minimax_m3", "<mm:think>", "a", "(a)", REPLY_ASKED_NOTHING},
+        {"minimax_m3", "<think>", "a", "a", REPLY_ASKED_NOTHING},
+        {"kimi_k3", "<|open|>think<|sep|>", "a", "(a)", REPLY_ASKED_NOTHING},
+        {"mistral", "[THINK]", "a", "a", REPLY_ASKED_NOTHING},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        asked = cases[i].asked;
+        prompt = cases[i].prompt;
+        assert_reads(reply_find_thoughts(cases[i].name), NULL, cases[i].text, cases[i].want);
+    }
+    asked = REPLY_ASKED_NOTHING;
+    prompt = "";
+    assert_false(reply_prompt_opens(NULL, STR("<think>")));
+}
+
 static void test_no_thoughts_expected(void **state)
 {
     struct told t = {.kind = -1};
@@ -433,7 +472,7 @@ static void test_no_thoughts_expected(void **state)
     struct reply *r = reply_new(reply_find_thoughts("deepseek_r1"), NULL, STR_NULL, tell, &t);
 
     (void)state;
-    reply_expect_thoughts(r, REPLY_ASKED_NONE);
+    assert_false(reply_expect_thoughts(r, REPLY_ASKED_NONE));
     reply_push(r, STR("yes"));
     reply_end(r);
     assert_string_equal(buf_cstr(&t.text), "yes");
@@ -491,11 +530,24 @@ static void test_pieces_that_are_thoughts(void **state)
     }
 }
 
+/* Which parsers need the text of special tokens, by their names; none of either is none. */
+static void test_special_tokens(void **state)
+{
+    (void)state;
+    assert_false(reply_reads_special(NULL, NULL));
+    assert_false(reply_reads_special("qwen3", "hermes"));
+    assert_false(reply_reads_special("some_new", "some_new"));
+    assert_true(reply_reads_special("gemma4", NULL));
+    assert_true(reply_reads_special(NULL, "Kimi_K2"));
+    assert_true(reply_reads_special("qwen3", "harmony"));
+    assert_false(reply_reads_special("kimi_k2", NULL)); /* its thoughts are in <think> */
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_thoughts), T(test_calls), T(test_marked_calls), T(test_both),
                     T(test_harmony), T(test_calls_that_end_thoughts), T(test_no_thoughts_expected),
                     T(test_thoughts_asked_for), T(test_calls_of_newer_models),
                     T(test_thoughts_and_calls_of_newer_models), T(test_pieces_that_are_thoughts),
-                    T(test_forced));
+                    T(test_forced), T(test_special_tokens), T(test_thoughts_that_the_prompt_opens));
 }

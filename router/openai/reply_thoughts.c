@@ -5,7 +5,8 @@
 
 #include "router/openai/reply_harmony.h"
 
-#define THINK .begin = {"<think>"}, .end = {"</think>"}
+#define THINK_ALONE .begin = {"<think>"}, .end = {"</think>"}
+#define THINK THINK_ALONE, .opened_by = "<think>"
 #define DSML_CALLS                                                                                 \
     "<\xef\xbd\x9c"                                                                                \
     "DSML\xef\xbd\x9ctool_calls>"
@@ -15,12 +16,15 @@
 #define KIMI_CALLS "<|tool_calls_section_begin|>"
 #define KIMI_THOUGHTS                                                                              \
     .begin = {"<|open|>think<|sep|>"}, .end = {"<|close|>think<|sep|>"},                           \
-    .calls = {"<|open|>tools<|sep|>"}, .frame = &REPLY_KIMI_FRAME, .how = REPLY_EITHER
+    .opened_by = "<|open|>think<|sep|>", .calls = {"<|open|>tools<|sep|>"},                        \
+    .frame = &REPLY_KIMI_FRAME, .how = REPLY_EITHER, .special = true
 #define MINIMAX_M3_THOUGHTS                                                                        \
-    .begin = {"<mm:think>"}, .end = {"</mm:think>"}, .calls = {"]<]minimax[>[<tool_call>"},        \
-    .how = REPLY_EITHER | REPLY_UNLESS_NONE
+    .begin = {"<mm:think>"}, .end = {"</mm:think>"}, .opened_by = "<mm:think>",                    \
+    .calls = {"]<]minimax[>[<tool_call>"}, .how = REPLY_EITHER | REPLY_UNLESS_NONE,                \
+    .special = true
 #define GEMMA_THOUGHTS                                                                             \
-    .begin = {"<|channel>"}, .end = {"<channel|>"}, .label = "thought\n", .how = REPLY_IF_ASKED
+    .begin = {"<|channel>"}, .end = {"<channel|>"}, .label = "thought\n", .how = REPLY_IF_ASKED,   \
+    .special = true
 
 enum { SWITCHED = REPLY_INSIDE | REPLY_UNLESS_NONE };
 
@@ -48,18 +52,20 @@ static const struct reply_thoughts THOUGHTS[] = {
     {"deepseek_v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
     {"deepseek-v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
     {"deepseekv4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
-    {"deepseek_v41", THINK, .calls = {V41_CALLS}, .how = REPLY_UNLESS_NONE},
+    {"deepseek_v41", THINK, .calls = {V41_CALLS}, .how = REPLY_UNLESS_NONE, .special = true},
     {"step3", THINK, .how = SWITCHED},
-    {"kimi_k25", THINK, .calls = {KIMI_CALLS}, .how = SWITCHED},
+    {"kimi_k25", THINK, .calls = {KIMI_CALLS}, .how = SWITCHED, .special = true},
     {"minimax_m2", THINK, .calls = {"<minimax:tool_call>"}, .how = SWITCHED},
     {"nemotron_nano", THINK, .how = SWITCHED},
-    {"nemotron3", THINK, .calls = {"<tool_call>"}, .how = SWITCHED},
-    {"nemotron_v3", THINK, .calls = {"<tool_call>"}, .how = SWITCHED},
+    {"nemotron3", THINK_ALONE, .calls = {"<tool_call>"}, .how = SWITCHED},
+    {"nemotron_v3", THINK_ALONE, .calls = {"<tool_call>"}, .how = SWITCHED},
     {"minimax_append_think", .said_first = "<think>"},
-    {"kimi", .begin = {"\xe2\x97\x81think\xe2\x96\xb7"}, .end = {"\xe2\x97\x81/think\xe2\x96\xb7"}},
+    {"kimi", .begin = {"\xe2\x97\x81think\xe2\x96\xb7"}, .end = {"\xe2\x97\x81/think\xe2\x96\xb7"},
+     .opened_by = "<think>"},
     {"kimi_k3", KIMI_THOUGHTS},
     {"kimi-k3", KIMI_THOUGHTS},
-    {"mistral", .begin = {"[THINK]"}, .end = {"[/THINK]"}, .how = REPLY_INSIDE_WITH_EFFORT},
+    {"mistral", .begin = {"[THINK]"}, .end = {"[/THINK]"}, .how = REPLY_INSIDE_WITH_EFFORT,
+     .special = true},
     {"granite", .begin = {"Here is my thought process:", "Here's my thought process:"},
      .end = {"Here is my response:", "Here's my response:"}},
     {"minimax_m3", MINIMAX_M3_THOUGHTS},
@@ -67,10 +73,10 @@ static const struct reply_thoughts THOUGHTS[] = {
     {"gemma4", GEMMA_THOUGHTS},
     {"gemma-4", GEMMA_THOUGHTS},
     {"inkling", .begin = {"<|content_thinking|>"}, .end = {"<|end_message|>"},
-     .frame = &REPLY_INKLING_FRAME},
-    {"gpt_oss", .dialect = &HARMONY_GPT_OSS},
-    {"muse", .dialect = &HARMONY_MUSE},
-    {"muse_glimmer", .dialect = &HARMONY_MUSE},
+     .frame = &REPLY_INKLING_FRAME, .special = true},
+    {"gpt_oss", .dialect = &HARMONY_GPT_OSS, .special = true},
+    {"muse", .dialect = &HARMONY_MUSE, .special = true},
+    {"muse_glimmer", .dialect = &HARMONY_MUSE, .special = true},
 };
 
 static const struct reply_thoughts *find(const char *name)
@@ -86,6 +92,15 @@ const struct reply_thoughts *reply_find_thoughts(const char *name)
     const struct reply_thoughts *known = name ? find(name) : NULL;
 
     return known || !name ? known : &THOUGHTS[0];
+}
+
+bool reply_prompt_opens(const struct reply_thoughts *t, struct str prompt)
+{
+    struct str mark = str_from(t ? t->opened_by : NULL);
+
+    prompt = str_trim(prompt);
+    return mark.len && prompt.len >= mark.len &&
+           str_eq(str_skip(prompt, prompt.len - mark.len), mark);
 }
 
 bool reply_knows_thoughts(const char *name)

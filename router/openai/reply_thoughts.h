@@ -29,8 +29,10 @@ struct reply_frame {
 struct reply_thoughts {
     const char *name;
     const char *begin[2], *end[2]; /* wordings */
+    const char *opened_by;         /* a prompt that ends with it begins them; NULL = none does */
     const char *label;             /* behind the mark that begins them, and no part of them */
     const char *calls[2];          /* marks that end thoughts as they begin a call */
+    bool special;                  /* its models write the marks as special tokens */
     const char *said_first;        /* put before the answer, which has no thoughts of its own */
     const struct reply_frame *frame;
     const struct harmony_dialect *dialect; /* a format of messages with headers, read first */

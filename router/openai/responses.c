@@ -35,18 +35,28 @@ void responses_done(struct responses *r)
     buf_done(&r->call_ids);
 }
 
-/* Why an answer is not whole; NULL = it is. */
-static const char *cut_by(const struct chunk_end *end)
+/* What ended an answer before it was whole; NULL = nothing did. */
+static const char *cut_by(const struct dialect_end *e)
 {
-    if (strcmp(end->finish, "length") == 0)
+    if (!e->end)
+        return NULL;
+    if (strcmp(e->end->finish, "length") == 0)
         return "max_output_tokens";
-    return strcmp(end->finish, "content_filter") == 0 ? "content_filter" : NULL;
+    return strcmp(e->end->finish, "content_filter") == 0 ? "content_filter" : NULL;
 }
 
-/* @end NULL = it goes on. */
-static const char *status_of(const struct chunk_end *end)
+/* Neither ended nor failed: it goes on. */
+static const char *status_of(const struct dialect_end *e)
 {
-    return !end ? "in_progress" : cut_by(end) ? "incomplete" : "completed";
+    if (e->failed)
+        return "failed";
+    return !e->end ? "in_progress" : cut_by(e) ? "incomplete" : "completed";
+}
+
+/* What failed behind its end was said in full. */
+static const char *message_status(const struct dialect_end *e)
+{
+    return !e->end || cut_by(e) ? "incomplete" : "completed";
 }
 
 /* --- items ------------------------------------------------------------------------------------ */
@@ -149,16 +159,16 @@ static void keep_calls(struct responses *r, struct str calls_json)
     buf_put_str(&r->calls, calls_json);
 }
 
-static void put_said(const struct responses *r, struct buf *output, const struct chunk_end *end)
+static void put_said(const struct responses *r, struct buf *output, const struct dialect_end *end)
 {
     struct str said = buf_str(&r->said);
 
     add_comma(output);
-    put_message(r, output, &said, status_of(end));
+    put_message(r, output, &said, message_status(end));
 }
 
 /* All items. */
-static void put_output(const struct responses *r, struct buf *output, const struct chunk_end *end)
+static void put_output(const struct responses *r, struct buf *output, const struct dialect_end *end)
 {
     AUTO(calls_done) struct calls all;
     struct call c;
@@ -200,23 +210,44 @@ static void put_member(struct buf *out, const char *key, struct str json)
     buf_put_str(out, json);
 }
 
-/* @end NULL = it goes on. */
-static void put_object(const struct responses *r, struct buf *out, struct str output,
-                       const struct chunk_end *end, const struct usage *usage, uint64_t completed)
+/* 1.6.1's words for a status. */
+static const char *code_of(int status)
+{
+    if (status == 429)
+        return "rate_limit_exceeded";
+    return status < 500 ? "invalid_prompt" : "server_error";
+}
+
+static void put_error(struct buf *out, const struct api_error *failed)
+{
+    if (!failed) {
+        buf_put_cstr(out, "null");
+        return;
+    }
+    buf_printf(out, "{\"code\":\"%s\",\"message\":", code_of(failed->status));
+    chunk_put_string(out, str_from(failed->text));
+    buf_put_char(out, '}');
+}
+
+/* All but the brace that ends it. */
+static void put_members(const struct responses *r, struct buf *out, struct str output,
+                        const struct dialect_end *end)
 {
     const struct responses_echo *e = &r->echo;
-    const char *cut = end ? cut_by(end) : NULL;
+    const char *cut = cut_by(end);
 
     buf_printf(
         out,
         "{\"background\":false,\"billing\":null,\"conversation\":null,\"created_at\":%" PRIu64
         ",\"completed_at\":",
         r->created);
-    if (end && !cut)
-        buf_put_u64dec(out, completed);
+    if (end->end && !end->failed && !cut)
+        buf_put_u64dec(out, end->completed);
     else
         buf_put_cstr(out, "null");
-    buf_printf(out, ",\"error\":null,\"id\":\"resp_%s\",\"incomplete_details\":", r->id);
+    buf_put_cstr(out, ",\"error\":");
+    put_error(out, end->failed);
+    buf_printf(out, ",\"id\":\"resp_%s\",\"incomplete_details\":", r->id);
     if (cut)
         buf_printf(out, "{\"reason\":\"%s\"}", cut);
     else
@@ -247,11 +278,10 @@ static void put_object(const struct responses *r, struct buf *out, struct str ou
     put_member(out, "top_p", e->top_p);
     put_member(out, "truncation", e->truncation);
     buf_put_cstr(out, ",\"usage\":");
-    put_usage(out, usage);
+    put_usage(out, end->usage);
     put_member(out, "presence_penalty", STR("0.0"));
     put_member(out, "frequency_penalty", STR("0.0"));
     put_member(out, "store", e->store);
-    buf_put_char(out, '}');
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -273,18 +303,24 @@ static void end_event(struct buf *out)
     buf_put_cstr(out, "}\n\n");
 }
 
-static void put_state(struct responses *r, struct buf *out, const char *type)
+static void put_state(struct responses *r, struct buf *out, const char *type, struct str output,
+                      const struct dialect_end *end)
 {
     begin_event(r, out, type);
     buf_put_cstr(out, ",\"response\":");
-    put_object(r, out, STR_NULL, NULL, NULL, 0);
+    put_members(r, out, output, end);
+    buf_put_char(out, '}');
     end_event(out);
 }
 
 void responses_put_begin(struct responses *r, struct buf *out)
 {
-    put_state(r, out, "response.created");
-    put_state(r, out, "response.in_progress");
+    const struct dialect_end none = {0};
+
+    if (r->seq > 0)
+        return;
+    put_state(r, out, "response.created", STR_NULL, &none);
+    put_state(r, out, "response.in_progress", STR_NULL, &none);
 }
 
 static void put_at_message(const struct responses *r, struct buf *out)
@@ -396,31 +432,83 @@ static void close_message(struct responses *r, struct buf *out, const char *stat
     end_event(out);
 }
 
-void responses_put_end(struct responses *r, struct buf *out, const struct chunk_end *end,
-                       const struct usage *usage, uint64_t completed)
+void responses_put_end(struct responses *r, struct buf *out, const struct dialect_end *end)
 {
     AUTO(buf_done) struct buf output = BUF_NULL;
+    AUTO(mem_free) char *type = xasprintf("response.%s", status_of(end));
 
-    close_calls(r, out);
+    responses_put_begin(r, out);
+    if (end->end)
+        close_calls(r, out);
     if (r->has_message)
-        close_message(r, out, status_of(end));
+        close_message(r, out, message_status(end));
+    if (!end->end) /* as there: calls are closed by the end, or else last */
+        close_calls(r, out);
     put_output(r, &output, end);
-    begin_event(r, out, cut_by(end) ? "response.incomplete" : "response.completed");
-    buf_put_cstr(out, ",\"response\":");
-    put_object(r, out, buf_str(&output), end, usage, completed);
-    end_event(out);
+    put_state(r, out, type, buf_str(&output), end);
 }
 
 void responses_put_body(struct responses *r, struct buf *out, const struct chunk_delta *whole,
-                        const struct chunk_end *end, const struct usage *usage, uint64_t completed)
+                        const struct chunk *chunk, const struct dialect_end *end)
 {
     AUTO(buf_done) struct buf output = BUF_NULL;
 
     if (whole->calls_json.len)
         keep_calls(r, whole->calls_json);
-    r->has_message = whole->text.len || !r->n_calls;
+    r->has_message = whole->text.len || r->n_calls == 0;
     r->message_at = r->n_calls;
     buf_put_str(&r->said, whole->text);
     put_output(r, &output, end);
-    put_object(r, out, buf_str(&output), end, usage, completed);
+    put_members(r, out, buf_str(&output), end);
+    chunk_put_nvext(chunk, out, end->end);
+    buf_put_char(out, '}');
 }
+
+/* --- as a dialect ----------------------------------------------------------------------------- */
+
+struct responses *responses_new(const struct responses_echo *echo, struct str model,
+                                uint64_t created)
+{
+    struct responses *r = xcalloc(1, sizeof(*r));
+
+    responses_init(r, echo, model, created);
+    return r;
+}
+
+static void begin(void *self, struct buf *out)
+{
+    responses_put_begin(self, out);
+}
+
+static void delta(void *self, struct buf *out, const struct chunk_delta *d,
+                  const struct usage *usage)
+{
+    (void)usage;
+    responses_put_delta(self, out, d);
+}
+
+static void end_stream(void *self, struct buf *out, const struct dialect_end *end)
+{
+    responses_put_end(self, out, end);
+}
+
+static void body(void *self, struct buf *out, const struct chunk_delta *whole,
+                 const struct chunk *chunk, const struct dialect_end *end)
+{
+    responses_put_body(self, out, whole, chunk, end);
+}
+
+static void free_answer(void *self)
+{
+    if (self)
+        responses_done(self);
+    free(self);
+}
+
+const struct dialect RESPONSES = {.endpoint = "responses",
+                                  .put_begin = begin,
+                                  .put_delta = delta,
+                                  .put_end = end_stream,
+                                  .put_body = body,
+                                  .put_error = api_error_put,
+                                  .free = free_answer};

@@ -8,7 +8,9 @@
 #pragma once
 
 #include "lib/base/digest.h"
+#include "router/openai/api_error.h"
 #include "router/openai/chunk.h"
+#include "router/openai/dialect.h"
 #include "router/openai/responses_read.h"
 
 /* Of one answer. Embedded by value; responses_done() frees. */
@@ -29,11 +31,16 @@ void responses_init(struct responses *r, const struct responses_echo *echo, stru
 void responses_done(struct responses *r);
 DEFINE_CLEANUP_EMBEDDED(struct responses, responses_done)
 
-/* The events that open a stream; what each delta causes; and those that close it. */
+/* The events that open a stream; what each delta causes; and those that close it. One that fails
+ * before it was opened is opened then. */
 void responses_put_begin(struct responses *r, struct buf *out);
 void responses_put_delta(struct responses *r, struct buf *out, const struct chunk_delta *d);
-void responses_put_end(struct responses *r, struct buf *out, const struct chunk_end *end,
-                       const struct usage *usage, uint64_t completed);
-/* The body of an answer that is not streamed. */
+void responses_put_end(struct responses *r, struct buf *out, const struct dialect_end *end);
+/* The body of an answer that is not streamed, with what @chunk was told of workers. */
 void responses_put_body(struct responses *r, struct buf *out, const struct chunk_delta *whole,
-                        const struct chunk_end *end, const struct usage *usage, uint64_t completed);
+                        const struct chunk *chunk, const struct dialect_end *end);
+
+/* The same for requests; @self is what responses_new() made. */
+extern const struct dialect RESPONSES;
+struct responses *responses_new(const struct responses_echo *echo, struct str model,
+                                uint64_t created);

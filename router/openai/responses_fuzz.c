@@ -11,13 +11,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void answer(const struct openai_request *in, const struct responses_echo *echo)
 {
     AUTO(responses_done) struct responses r;
+    AUTO(chunk_done) struct chunk chunk;
     AUTO(buf_done) struct buf out = BUF_NULL;
     AUTO(json_free) struct json *body = NULL;
     struct err why;
 
     responses_init(&r, echo, in->model, 1);
-    responses_put_body(&r, &out, &(struct chunk_delta){.text = STR("x")},
-                       &(struct chunk_end){.finish = "stop"}, NULL, 2);
+    chunk_init(&chunk, API_CHAT, &CHUNKS_OF_1, STR("1"), in->model, 1);
+    responses_put_body(
+        &r, &out, &(struct chunk_delta){.text = STR("x")}, &chunk,
+        &(struct dialect_end){.end = &(struct chunk_end){.finish = "stop"}, .completed = 2});
     assert(json_parse(&body, buf_str(&out), &why) >= 0);
     assert(json_len(json_get(body, "output")) == 1);
 }

@@ -4,28 +4,7 @@
 #include <string.h>
 
 #include "lib/base/err.h"
-
-static bool invalid(struct api_error *e, const char *param, const char *want)
-{
-    return api_fail(e, 400, param,
-                    "Failed to deserialize the JSON body into the target type: %s: expected %s",
-                    param, want);
-}
-
-static bool is(const struct json *object, const char *key, const char *word)
-{
-    const char *s = json_get_cstr(object, key);
-
-    return s && strcmp(s, word) == 0;
-}
-
-static bool is_one_of(const char *word, const char *const *words, size_t n)
-{
-    for (size_t i = 0; word && i < n; i++)
-        if (strcmp(word, words[i]) == 0)
-            return true;
-    return false;
-}
+#include "router/openai/chat_build.h"
 
 /* --- input ------------------------------------------------------------------------------------ */
 
@@ -51,8 +30,8 @@ static bool add_parts(struct json *message, const struct json *content, struct a
         const char *text = json_get_cstr(p, "text");
         struct json *part;
 
-        if (!is_one_of(json_get_cstr(p, "type"), kinds, ARRAY_LEN(kinds)) || !text)
-            return invalid(e, "input", "parts that are text");
+        if (!chat_is_one_of(json_get_cstr(p, "type"), kinds, ARRAY_LEN(kinds)) || !text)
+            return chat_invalid(e, "input", "parts that are text");
         part = json_add(parts, json_new_object());
         (void)json_set_cstr(part, "type", "text");
         (void)json_set_cstr(part, "text", text);
@@ -63,7 +42,7 @@ static bool add_parts(struct json *message, const struct json *content, struct a
 /* The turn of the assistant that goes on, or a new one: its thoughts, words and calls are a message. */
 static struct json *assistant_turn(struct talk *t)
 {
-    return t->last && is(t->last, "role", "assistant") ? t->last : add_message(t, "assistant");
+    return t->last && chat_is(t->last, "role", "assistant") ? t->last : add_message(t, "assistant");
 }
 
 static struct json *speaker(struct talk *t, const char *role)
@@ -83,10 +62,10 @@ static bool add_said(struct talk *t, const struct json *item, struct api_error *
     const struct json *content = json_get(item, "content");
     struct json *m;
 
-    if (!is_one_of(role, roles, ARRAY_LEN(roles)))
-        return invalid(e, "input", "the role user, system, developer or assistant");
+    if (!chat_is_one_of(role, roles, ARRAY_LEN(roles)))
+        return chat_invalid(e, "input", "the role user, system, developer or assistant");
     if (!json_is_string(content) && !json_is_array(content))
-        return invalid(e, "input", "content that is a string or an array");
+        return chat_invalid(e, "input", "content that is a string or an array");
     m = speaker(t, role);
     if (json_is_array(content))
         return add_parts(m, content, e);
@@ -98,16 +77,10 @@ static bool add_call(struct talk *t, const struct json *item, struct api_error *
 {
     const char *id = json_get_cstr(item, "call_id"), *name = json_get_cstr(item, "name");
     const char *arguments = json_get_cstr(item, "arguments");
-    struct json *call, *function;
 
     if (!id || !name || !arguments)
-        return invalid(e, "input", "call_id, name and arguments of a function_call");
-    call = json_add(json_need_array(assistant_turn(t), "tool_calls"), json_new_object());
-    (void)json_set_cstr(call, "id", id);
-    (void)json_set_cstr(call, "type", "function");
-    function = json_need_object(call, "function");
-    (void)json_set_cstr(function, "name", name);
-    (void)json_set_cstr(function, "arguments", arguments);
+        return chat_invalid(e, "input", "call_id, name and arguments of a function_call");
+    chat_add_call(assistant_turn(t), id, name, arguments);
     return true;
 }
 
@@ -118,7 +91,7 @@ static bool add_call_output(struct talk *t, const struct json *item, struct api_
     struct json *m;
 
     if (!id || (!json_is_string(output) && !json_is_array(output)))
-        return invalid(e, "input", "call_id and output of a function_call_output");
+        return chat_invalid(e, "input", "call_id and output of a function_call_output");
     m = add_message(t, "tool");
     (void)json_set_cstr(m, "tool_call_id", id);
     if (json_is_array(output))
@@ -151,7 +124,7 @@ static bool add_item(struct talk *t, const struct json *item, struct api_error *
     const char *type = json_get_cstr(item, "type");
 
     if (!json_is_object(item))
-        return invalid(e, "input", "items that are objects");
+        return chat_invalid(e, "input", "items that are objects");
     if (!type || strcmp(type, "message") == 0)
         return add_said(t, item, e);
     if (strcmp(type, "function_call") == 0)
@@ -162,7 +135,7 @@ static bool add_item(struct talk *t, const struct json *item, struct api_error *
         return add_thoughts(t, item);
     return strcmp(type, "item_reference") == 0
                ? true
-               : invalid(e, "input", "items that are messages, calls or outputs of calls");
+               : chat_invalid(e, "input", "items that are messages, calls or outputs of calls");
 }
 
 static bool add_input(struct json *chat, const struct json *body, struct api_error *e)
@@ -178,7 +151,7 @@ static bool add_input(struct json *chat, const struct json *body, struct api_err
         return true;
     }
     if (!json_is_array(input))
-        return invalid(e, "input", "a string or an array of input items");
+        return chat_invalid(e, "input", "a string or an array of input items");
     for (const struct json *item = json_first(input); item; item = json_next(item))
         if (!add_item(t, item, e))
             return false;
@@ -187,14 +160,6 @@ static bool add_input(struct json *chat, const struct json *body, struct api_err
 
 /* --- tools ------------------------------------------------------------------------------------ */
 
-static void move(struct json *to, const char *as, const struct json *from, const char *key)
-{
-    const struct json *v = json_get(from, key);
-
-    if (v && !json_is_null(v))
-        (void)json_set(to, as, json_dup(v));
-}
-
 static bool add_tools(struct json *chat, const struct json *tools, struct api_error *e)
 {
     static const char *const keys[] = {"name", "description", "parameters", "strict"};
@@ -202,19 +167,17 @@ static bool add_tools(struct json *chat, const struct json *tools, struct api_er
     if (!tools || json_is_null(tools))
         return true;
     if (!json_is_array(tools))
-        return invalid(e, "tools", "an array");
+        return chat_invalid(e, "tools", "an array");
     for (const struct json *t = json_first(tools); t; t = json_next(t)) {
-        struct json *tool, *function;
+        struct json *function;
 
-        if (!is(t, "type", "function"))
+        if (!chat_is(t, "type", "function"))
             return api_fail(e, 400, "tools",
                             "Failed to convert responses request: tools other than functions are "
                             "not supported");
-        tool = json_add(json_need_array(chat, "tools"), json_new_object());
-        (void)json_set_cstr(tool, "type", "function");
-        function = json_need_object(tool, "function");
+        function = chat_add_tool(chat);
         for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-            move(function, keys[i], t, keys[i]);
+            chat_move(function, keys[i], t, keys[i]);
     }
     return true;
 }
@@ -222,23 +185,19 @@ static bool add_tools(struct json *chat, const struct json *tools, struct api_er
 /* A word, {"type":"function","name":…}, or {"type":"allowed_tools","mode":…}. */
 static bool add_tool_choice(struct json *chat, const struct json *choice, struct api_error *e)
 {
-    struct json *named;
-
     if (!choice || json_is_null(choice))
         return true;
     if (json_is_string(choice)) {
         (void)json_set(chat, "tool_choice", json_dup(choice));
         return true;
     }
-    if (is(choice, "type", "allowed_tools") && json_get_cstr(choice, "mode")) {
+    if (chat_is(choice, "type", "allowed_tools") && json_get_cstr(choice, "mode")) {
         (void)json_set_cstr(chat, "tool_choice", json_get_cstr(choice, "mode"));
         return true;
     }
-    if (!is(choice, "type", "function") || !json_get_cstr(choice, "name"))
-        return invalid(e, "tool_choice", "a word or the name of a function");
-    named = json_need_object(chat, "tool_choice");
-    (void)json_set_cstr(named, "type", "function");
-    (void)json_set_cstr(json_need_object(named, "function"), "name", json_get_cstr(choice, "name"));
+    if (!chat_is(choice, "type", "function") || !json_get_cstr(choice, "name"))
+        return chat_invalid(e, "tool_choice", "a word or the name of a function");
+    chat_choose_tool(chat, json_get_cstr(choice, "name"));
     return true;
 }
 
@@ -253,23 +212,25 @@ static void add_format(struct json *chat, const struct json *body)
     if (!json_is_object(format))
         return;
     to = json_need_object(chat, "response_format");
-    move(to, "type", format, "type");
-    if (!is(format, "type", "json_schema"))
+    chat_move(to, "type", format, "type");
+    if (!chat_is(format, "type", "json_schema"))
         return;
     schema = json_need_object(to, "json_schema");
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        move(schema, keys[i], format, keys[i]);
+        chat_move(schema, keys[i], format, keys[i]);
 }
 
 static void add_numbers(struct json *chat, const struct json *body)
 {
-    static const char *const same[] = {"model", "stream", "temperature", "top_p",
-                                       "nvext", "user",   "service_tier"};
+    static const char *const same[] = {"model", "stream", "temperature",
+                                       "top_p", "nvext",  "service_tier"};
 
     for (size_t i = 0; i < ARRAY_LEN(same); i++)
-        move(chat, same[i], body, same[i]);
-    move(chat, "max_tokens", body, "max_output_tokens");
-    move(chat, "reasoning_effort", json_get(body, "reasoning"), "effort");
+        chat_move(chat, same[i], body, same[i]);
+    if (json_is_string(json_get(body, "user"))) /* whatever else it is, it is passed over */
+        chat_move(chat, "user", body, "user");
+    chat_move(chat, "max_tokens", body, "max_output_tokens");
+    chat_move(chat, "reasoning_effort", json_get(body, "reasoning"), "effort");
 }
 
 static bool check_supported(const struct json *body, struct api_error *e)
@@ -340,13 +301,15 @@ bool responses_request_parse(struct str body, struct arena *a, struct openai_req
     struct err why;
 
     *ret = (struct openai_request){.api = API_CHAT};
-    if (json_parse(&in, body, &why) < 0)
-        return api_fail(e, 400, NULL, "Failed to parse the request body as JSON: %s", why.text);
+    if (json_parse_wide(&in, body, &why) < 0)
+        return api_malformed(e, NULL, "Failed to parse the request body as JSON: %s", why.text);
     if (!json_is_object(in))
-        return api_fail(e, 400, NULL, "The request body must be a JSON object");
+        return api_malformed(e, NULL, "The request body must be a JSON object");
     if (!add_input(chat, in, e) || !add_tools(chat, json_get(in, "tools"), e) ||
         !add_tool_choice(chat, json_get(in, "tool_choice"), e) || !check_supported(in, e))
         return false;
+    if (!json_get(in, "model"))
+        return api_fail(e, 400, "model", "Validation: model must not be empty");
     add_format(chat, in);
     add_numbers(chat, in);
     fill_echo(ret_echo, in, a);

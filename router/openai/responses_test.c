@@ -191,7 +191,9 @@ static void a_stream_opens_its_items_as_they_come_and_closes_them_at_its_end(voi
     responses_put_delta(&r, &out, &(struct chunk_delta){.text = STR("\"and\"")});
     responses_put_delta(&r, &out, &(struct chunk_delta){.calls_json = JSON_OF_CALL("2")});
     responses_put_delta(&r, &out, &(struct chunk_delta){.text = STR("")});
-    responses_put_end(&r, &out, &(struct chunk_end){.finish = "tool_calls"}, NULL, 2);
+    responses_put_end(
+        &r, &out,
+        &(struct dialect_end){.end = &(struct chunk_end){.finish = "tool_calls"}, .completed = 2});
     at = buf_cstr(&out);
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         json_free(event(&at, types[i], (int64_t)i));
@@ -202,6 +204,130 @@ static void a_stream_opens_its_items_as_they_come_and_closes_them_at_its_end(voi
     assert_string_equal(json_get_cstr(json_first(json_get(json_at(output, 1), "content")), "text"),
                         "\"and\"");
     assert_string_equal(json_get_cstr(json_at(output, 2), "call_id"), "2");
+    assert_string_equal(at, "");
+}
+
+static struct api_error failure(int status)
+{
+    struct api_error ret = {0};
+
+    (void)api_fail(&ret, status, NULL, "out of \"memory\"");
+    return ret;
+}
+
+/* Of an answer that said "a", called once and then failed with @end; the object it closes with. */
+static struct json *failed(const char *const types[5], const struct dialect_end *end)
+{
+    AUTO(responses_done) struct responses r;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct json *ret = NULL;
+    const char *at;
+    size_t opened;
+
+    responses_init(&r, &ECHO, STR("m"), 1);
+    responses_put_begin(&r, &out);
+    responses_put_delta(&r, &out, &(struct chunk_delta){.text = STR("a")});
+    responses_put_delta(&r, &out, &(struct chunk_delta){.calls_json = JSON_OF_CALL("1")});
+    opened = out.len;
+    responses_put_end(&r, &out, end);
+    at = buf_cstr(&out) + opened;
+    for (size_t i = 0; i < 5; i++)
+        json_free(event(&at, types[i], (int64_t)(7 + i)));
+    ret = event(&at, "response.failed", 12);
+    assert_string_equal(at, "");
+    return ret;
+}
+
+static const char *member(const struct json *last, const char *object, const char *key)
+{
+    return json_get_cstr(json_path(last, "response", object, NULL), key);
+}
+
+static const char *item_status(const struct json *last, size_t i)
+{
+    return json_get_cstr(json_at(json_path(last, "response", "output", NULL), i), "status");
+}
+
+static void a_stream_that_fails_closes_its_items_and_says_why(void **state)
+{
+    static const char *const types[] = {
+        "response.output_text.done", "response.content_part.done",
+        "response.output_item.done", "response.function_call_arguments.done",
+        "response.output_item.done",
+    };
+    static const struct {
+        int status;
+        const char *code;
+    } cases[] = {{400, "invalid_prompt"},      {499, "invalid_prompt"}, {500, "server_error"},
+                 {429, "rate_limit_exceeded"}, {503, "server_error"},   {529, "server_error"}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct api_error e = failure(cases[i].status);
+        AUTO(json_free)
+        struct json *last = failed(types, &(struct dialect_end){.failed = &e, .completed = 2});
+
+        assert_string_equal(json_get_cstr(json_get(last, "response"), "status"), "failed");
+        assert_string_equal(member(last, "error", "code"), cases[i].code);
+        assert_string_equal(member(last, "error", "message"), "out of \"memory\"");
+        assert_string_equal(item_status(last, 0), "incomplete");
+        assert_string_equal(item_status(last, 1), "completed");
+        assert_true(json_is_null(json_path(last, "response", "completed_at", NULL)));
+        assert_true(json_is_null(json_path(last, "response", "incomplete_details", NULL)));
+        assert_true(json_is_null(json_path(last, "response", "usage", NULL)));
+    }
+}
+
+/* Its items are as its end left them, calls first; and what it used is known. */
+static void a_stream_may_fail_behind_its_end(void **state)
+{
+    static const char *const types[] = {
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+    };
+    static const struct {
+        const char *finish, *said, *reason;
+    } cases[] = {{"stop", "completed", NULL}, {"length", "incomplete", "max_output_tokens"}};
+    struct usage u = {.prompt_tokens = 5, .completion_tokens = 6};
+    struct api_error e = failure(500);
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct chunk_end how = {.finish = cases[i].finish};
+        AUTO(json_free)
+        struct json *last = failed(
+            types, &(struct dialect_end){.end = &how, .usage = &u, .completed = 2, .failed = &e});
+        const char *reason = member(last, "incomplete_details", "reason");
+        int64_t total;
+
+        assert_string_equal(json_get_cstr(json_get(last, "response"), "status"), "failed");
+        assert_string_equal(item_status(last, 0), cases[i].said);
+        assert_true(reason && cases[i].reason ? strcmp(reason, cases[i].reason) == 0
+                                              : !reason && !cases[i].reason);
+        assert_true(json_is_null(json_path(last, "response", "completed_at", NULL)));
+        assert_true(
+            json_get_i64(json_path(last, "response", "usage", NULL), "total_tokens", &total));
+        assert_int_equal(total, 11);
+    }
+}
+
+static void a_stream_that_fails_before_it_was_opened_is_opened(void **state)
+{
+    AUTO(responses_done) struct responses r;
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct api_error e = failure(500);
+    const char *at;
+
+    (void)state;
+    responses_init(&r, &ECHO, STR("m"), 1);
+    responses_put_end(&r, &out, &(struct dialect_end){.failed = &e});
+    at = buf_cstr(&out);
+    json_free(event(&at, "response.created", 0));
+    json_free(event(&at, "response.in_progress", 1));
+    json_free(event(&at, "response.failed", 2));
     assert_string_equal(at, "");
 }
 
@@ -219,6 +345,7 @@ static void bodies_say_how_they_ended(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         AUTO(responses_done) struct responses r;
+        AUTO(chunk_done) struct chunk chunk;
         AUTO(buf_done) struct buf out = BUF_NULL;
         AUTO(json_free) struct json *body = NULL;
         const char *reason;
@@ -226,8 +353,12 @@ static void bodies_say_how_they_ended(void **state)
         int64_t cached;
 
         responses_init(&r, &ECHO, STR("m"), 1);
-        responses_put_body(&r, &out, &(struct chunk_delta){.text = STR("x")},
-                           &(struct chunk_end){.finish = cases[i].finish}, &u, 2);
+        chunk_init(&chunk, API_CHAT, &CHUNKS_OF_1, STR("1"), STR("m"), 1);
+        responses_put_body(
+            &r, &out, &(struct chunk_delta){.text = STR("x")}, &chunk,
+            &(struct dialect_end){.end = &(struct chunk_end){.finish = cases[i].finish},
+                                  .usage = &u,
+                                  .completed = 2});
         assert_true(json_parse(&body, buf_str(&out), &why) >= 0);
         assert_string_equal(json_get_cstr(body, "status"), cases[i].status);
         reason = json_get_cstr(json_get(body, "incomplete_details"), "reason");
@@ -235,6 +366,42 @@ static void bodies_say_how_they_ended(void **state)
         assert_true(json_get_i64(json_path(body, "usage", "input_tokens_details", NULL),
                                  "cached_tokens", &cached));
         assert_int_equal(cached, 3);
+        assert_null(json_get(body, "nvext"));
+    }
+}
+
+static void bodies_tell_of_workers_and_times_when_asked(void **state)
+{
+    static const struct {
+        bool worker;
+        struct str timing;
+        const char *want;
+    } cases[] = {
+        {true, STR_NULL, "{\"worker_id\":{\"prefill_worker_id\":3,\"decode_worker_id\":4}}"},
+        {false, STR("{\"ttft_ms\":1}"), "{\"timing\":{\"ttft_ms\":1}}"},
+        {true, STR("{\"ttft_ms\":1}"),
+         "{\"worker_id\":{\"prefill_worker_id\":3,\"decode_worker_id\":4},\"timing\":{"
+         "\"ttft_ms\":1}}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(responses_done) struct responses r;
+        AUTO(chunk_done) struct chunk chunk;
+        AUTO(buf_done) struct buf out = BUF_NULL;
+        AUTO(json_free) struct json *body = NULL, *want = NULL;
+        struct chunk_end how = {.finish = "stop", .timing_json = cases[i].timing};
+        struct err why;
+
+        responses_init(&r, &ECHO, STR("m"), 1);
+        chunk_init(&chunk, API_CHAT, &CHUNKS_OF_1, STR("1"), STR("m"), 1);
+        if (cases[i].worker)
+            chunk_tell_workers(&chunk, &(struct chunk_workers){.prefill_id = 3, .decode_id = 4});
+        responses_put_body(&r, &out, &(struct chunk_delta){.text = STR("x")}, &chunk,
+                           &(struct dialect_end){.end = &how, .completed = 2});
+        assert_true(json_parse(&body, buf_str(&out), &why) >= 0);
+        assert_true(json_parse(&want, str_from(cases[i].want), &why) >= 0);
+        assert_true(json_equal(json_get(body, "nvext"), want));
     }
 }
 
@@ -242,5 +409,8 @@ int main(void)
 {
     return TEST_RUN(T(requests_become_chats), T(a_full_request), T(what_is_refused),
                     T(a_stream_opens_its_items_as_they_come_and_closes_them_at_its_end),
-                    T(bodies_say_how_they_ended));
+                    T(a_stream_that_fails_closes_its_items_and_says_why),
+                    T(a_stream_may_fail_behind_its_end),
+                    T(a_stream_that_fails_before_it_was_opened_is_opened),
+                    T(bodies_say_how_they_ended), T(bodies_tell_of_workers_and_times_when_asked));
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/openai/chat_build.h"
+
+#include <string.h>
+
+bool chat_invalid(struct api_error *e, const char *param, const char *want)
+{
+    return api_malformed(
+        e, param, "Failed to deserialize the JSON body into the target type: %s: expected %s",
+        param, want);
+}
+
+bool chat_is(const struct json *object, const char *key, const char *word)
+{
+    const char *s = json_get_cstr(object, key);
+
+    return s && strcmp(s, word) == 0;
+}
+
+bool chat_is_one_of(const char *word, const char *const *words, size_t n)
+{
+    for (size_t i = 0; word && i < n; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+void chat_move(struct json *to, const char *as, const struct json *from, const char *key)
+{
+    const struct json *v = json_get(from, key);
+
+    if (v && !json_is_null(v))
+        (void)json_set(to, as, json_dup(v));
+}
+
+void chat_add_call(struct json *message, const char *id, const char *name, const char *arguments)
+{
+    struct json *call = json_add(json_need_array(message, "tool_calls"), json_new_object());
+    struct json *function;
+
+    (void)json_set_cstr(call, "id", id);
+    (void)json_set_cstr(call, "type", "function");
+    function = json_need_object(call, "function");
+    (void)json_set_cstr(function, "name", name);
+    (void)json_set_cstr(function, "arguments", arguments);
+}
+
+struct json *chat_add_tool(struct json *chat)
+{
+    struct json *tool = json_add(json_need_array(chat, "tools"), json_new_object());
+
+    (void)json_set_cstr(tool, "type", "function");
+    return json_need_object(tool, "function");
+}
+
+void chat_choose_tool(struct json *chat, const char *name)
+{
+    struct json *named = json_need_object(chat, "tool_choice");
+
+    (void)json_set_cstr(named, "type", "function");
+    (void)json_set_cstr(json_need_object(named, "function"), "name", name);
+}

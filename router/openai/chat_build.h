@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chats made of requests of other APIs, as trees that openai_request_parse() reads once printed.
+ * Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "lib/base/json_tree.h"
+#include "router/openai/api_error.h"
+
+/* False with @e filled: what is no request at all. */
+bool chat_invalid(struct api_error *e, const char *param, const char *want);
+/* Whether the member @key is the string @word. */
+bool chat_is(const struct json *object, const char *key, const char *word);
+bool chat_is_one_of(const char *word, const char *const *words, size_t n);
+/* A copy of the member @key of @from, unless it is null or absent. */
+void chat_move(struct json *to, const char *as, const struct json *from, const char *key);
+
+/* A call of a function, at the end of those of an assistant's message. */
+void chat_add_call(struct json *message, const char *id, const char *name, const char *arguments);
+/* A tool, whose function is returned to be filled. */
+struct json *chat_add_tool(struct json *chat);
+/* The one function that has to be called. */
+void chat_choose_tool(struct json *chat, const char *name);
