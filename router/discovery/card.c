@@ -46,6 +46,8 @@ struct model_card *model_card_unref(struct model_card *c)
     free(c->reasoning_parser);
     free(c->bootstrap_host);
     free(c->lora_name);
+    free(c->hicache.prefix);
+    free(c->hicache.events_endpoint);
     free(c);
     return NULL;
 }
@@ -333,6 +335,79 @@ static void taints_read(struct reading *rd)
     }
 }
 
+struct hicache_numbers {
+    struct opt_u64 page, tp, pp, lcm;
+    struct opt_bool mla, eagle, splits;
+};
+
+static const struct field hicache_fields[] = {
+    {"page_size", FIELD_U32, offsetof(struct hicache_numbers, page)},
+    {"tp_size", FIELD_U32, offsetof(struct hicache_numbers, tp)},
+    {"pp_size", FIELD_U32, offsetof(struct hicache_numbers, pp)},
+    {"tp_lcm_size", FIELD_U32, offsetof(struct hicache_numbers, lcm)},
+    {"is_mla_model", FIELD_BOOL, offsetof(struct hicache_numbers, mla)},
+    {"is_eagle", FIELD_BOOL, offsetof(struct hicache_numbers, eagle)},
+    {"should_split_heads", FIELD_BOOL, offsetof(struct hicache_numbers, splits)},
+};
+
+static void hicache_member_read(struct reading *rd, struct str key, char **backend, char **tag,
+                                struct hicache_numbers *n)
+{
+    struct card_hicache *h = &rd->c->hicache;
+
+    if (str_is(key, "backend"))
+        text_read(rd, backend);
+    else if (str_is(key, "extra_backend_tag"))
+        text_read(rd, tag);
+    else if (str_is(key, "key_prefix"))
+        text_read(rd, &h->prefix);
+    else if (str_is(key, "kv_events_endpoint"))
+        text_read(rd, &h->events_endpoint);
+    else if (!fields_pull(&rd->p, key, hicache_fields, ARRAY_LEN(hicache_fields), n))
+        skip_pull(&rd->p);
+}
+
+/* Read for itself: a worker whose cache cannot be understood answers all the same. */
+static void hicache_read(struct model_card *c, struct str json)
+{
+    struct card_hicache *h = &c->hicache;
+    AUTO(mem_free) char *backend = NULL, *tag = NULL;
+    struct hicache_numbers n = {0};
+    struct reading rd = {.c = c};
+    struct str key;
+
+    json_pull_init(&rd.p, json);
+    if (json_pull_object(&rd.p))
+        while (json_pull_key(&rd.p, &key))
+            hicache_member_read(&rd, key, &backend, &tag, &n);
+    buf_done(&rd.scratch);
+    h->present = json_pull_ok(&rd.p) && backend && n.page.set && n.tp.set && n.pp.set &&
+                 n.mla.set && n.eagle.set && n.splits.set;
+    h->is_mooncake = backend && strcmp(backend, "mooncake") == 0;
+    h->page_size = (uint32_t)n.page.v;
+    h->tp_size = (uint32_t)n.tp.v;
+    h->pp_size = (uint32_t)n.pp.v;
+    h->tp_lcm_size = (uint32_t)n.lcm.v;
+    h->is_mla = n.mla.v;
+    h->is_eagle = n.eagle.v;
+    h->splits_heads = n.splits.v;
+    if (!h->prefix && tag && *tag) /* of releases that had no prefix yet */
+        h->prefix = TAKE(tag);
+}
+
+static void runtime_data_read(struct reading *rd)
+{
+    struct str key, json;
+
+    if (json_pull_null(&rd->p) || !json_pull_object(&rd->p))
+        return;
+    while (json_pull_key(&rd->p, &key))
+        if (!str_is(key, "sglang_hicache_mooncake"))
+            skip_pull(&rd->p);
+        else if (json_pull_skip(&rd->p, &json))
+            hicache_read(rd->c, json);
+}
+
 struct runtime_numbers {
     struct opt_u64 blocks, seqs, batched, dp_start, dp_size, context;
     struct opt_bool local_indexer, eagle;
@@ -366,6 +441,8 @@ static void runtime_read(struct reading *rd)
             taints_read(rd);
         else if (str_is(key, "disaggregated_endpoint"))
             bootstrap_read(rd);
+        else if (str_is(key, "runtime_data"))
+            runtime_data_read(rd);
         else if (!fields_pull(&rd->p, key, runtime_fields, ARRAY_LEN(runtime_fields), &n))
             skip_pull(&rd->p);
     }

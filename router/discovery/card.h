@@ -34,6 +34,18 @@ struct card_file {
     uint64_t size;  /* of 1.x; 0 = not said */
 };
 
+/*
+ * What SGLang's workers say of the HiCache that they keep in a Mooncake store: runtime_data
+ * sglang_hicache_mooncake of 1.x. Absent where a member that 1.6.1 asks for is.
+ */
+struct card_hicache {
+    bool present, is_mooncake;
+    uint32_t page_size, tp_size, pp_size, tp_lcm_size; /* 0 = not given */
+    bool is_mla, is_eagle, splits_heads;
+    char *prefix;          /* of all names in the store; NULL = none */
+    char *events_endpoint; /* of the master's publisher; NULL = not given */
+};
+
 struct model_card {
     struct ref ref;
     char *display_name; /* the model's name towards clients */
@@ -64,6 +76,7 @@ struct model_card {
     size_t n_taints;
     char
         *lora_name; /* of an adapter's card, whose display_name it is, too; NULL = a base model's */
+    struct card_hicache hicache;
     char *bootstrap_host; /* disaggregated_endpoint */
     uint16_t bootstrap_port;
     char mdc_sum[65]; /* as the 0.9.0 formula gives it */

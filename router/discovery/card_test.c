@@ -132,6 +132,54 @@ static void test_taints(void **state)
     assert_non_null(strstr(buf_cstr(&out), "\"taints\":[\"zone=a\",\"gpu=h100\"]"));
 }
 
+/* As SGLang's workers of 1.6.1 say it; what lacks a member, or is no object, says nothing. */
+static void test_hicache(void **state)
+{
+#define OF_RUNTIME(data)                                                                           \
+    HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7,"                                     \
+              "\"runtime_config\":{\"runtime_data\":" data "}}"
+#define LAYOUT                                                                                     \
+    "\"page_size\":64,\"tp_size\":2,\"pp_size\":1,\"is_mla_model\":false,\"tp_lcm_size\":4,"       \
+    "\"should_split_heads\":true,\"extra_backend_tag\":\"t\","
+#define HICACHE(more)                                                                              \
+    OF_RUNTIME("{\"other\":[1],\"sglang_hicache_mooncake\":{\"backend\":\"mooncake\"," LAYOUT more \
+               "}}")
+    static const struct {
+        const char *json, *prefix, *endpoint;
+    } cases[] = {
+        {HICACHE("\"is_eagle\":true,\"key_prefix\":\"t_m\",\"kv_events_endpoint\":\"tcp://h:1\""),
+         "t_m", "tcp://h:1"},
+        {HICACHE("\"is_eagle\":true,\"key_prefix\":null,\"kv_events_endpoint\":null"), "t", NULL},
+        {HICACHE("\"is_eagle\":true,\"key_prefix\":\"\""), "", NULL},
+        {HICACHE("\"is_eagle\":null"), NULL, NULL},
+        {OF_RUNTIME("{\"sglang_hicache_mooncake\":\"text\"}"), NULL, NULL},
+        {OF_RUNTIME("{\"sglang_hicache_mooncake\":{\"page_size\":\"x\"}}"), NULL, NULL},
+        {OF_RUNTIME("null"), NULL, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(model_card_unref) struct model_card *c = NULL;
+        const struct card_hicache *h;
+        struct err e;
+
+        EXPECT_OK(model_card_parse(&c, str_from(cases[i].json), &e), &e);
+        h = &c->hicache;
+        assert_int_equal(h->present, cases[i].prefix != NULL);
+        if (!h->present)
+            continue;
+        assert_true(h->is_mooncake && h->splits_heads && h->is_eagle && !h->is_mla);
+        assert_int_equal(h->page_size, 64);
+        assert_int_equal(h->tp_size, 2);
+        assert_int_equal(h->pp_size, 1);
+        assert_int_equal(h->tp_lcm_size, 4);
+        assert_string_equal(h->prefix, cases[i].prefix);
+        assert_int_equal(!h->events_endpoint, !cases[i].endpoint);
+        if (cases[i].endpoint)
+            assert_string_equal(h->events_endpoint, cases[i].endpoint);
+    }
+}
+
 static void put_file(const char *dir, const char *name, const char *text)
 {
     AUTO(mem_free) char *path = xasprintf("%s/%s", dir, name);
@@ -237,6 +285,6 @@ static void test_tokenizers_of_a_folder(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_sum), T(test_read), T(test_taints), T(test_build_and_resolve),
-                    T(test_tokenizers_of_a_folder));
+    return TEST_RUN(T(test_sum), T(test_read), T(test_taints), T(test_hicache),
+                    T(test_build_and_resolve), T(test_tokenizers_of_a_folder));
 }

@@ -108,6 +108,7 @@ static void entry_fill(struct entry *en, const struct record *rec, struct model_
     en->kind = rec->kind;
     en->transport = rec->transport;
     en->id = rec->instance_id;
+    en->on_cpu = rec->on_cpu;
     en->ns = str_dup(rec->ns);
     en->component = str_dup(rec->component);
     en->endpoint = str_dup(rec->endpoint);

@@ -41,6 +41,7 @@ struct worker {
      * stand '#' and the rank. */
     char *queries;
     struct model_card *card; /* the worker's own card, else the model's */
+    bool on_cpu;             /* its record says so */
     bool has_own_card;       /* what tells workers apart (bootstrap_host) is this worker's */
     bool kept;               /* the store lost it; no change to tell */
     /* NULL: a worker of Dynamo. Else a plain OpenAI server, whose address is its URL. */
@@ -65,6 +66,13 @@ struct event_channel {
     char *address;
 };
 
+/* Of a router that serves the index of a component's workers (indexer_query.h). */
+struct served_index {
+    char *ns, *component, *endpoint;
+    uint64_t instance_id; /* of the router */
+    char *address;        /* text of plane_address.h */
+};
+
 /* Immutable. */
 struct model_table {
     struct ref ref;
@@ -73,6 +81,8 @@ struct model_table {
     size_t n_models;
     struct event_channel *channels;
     size_t n_channels;
+    struct served_index *indexes;
+    size_t n_indexes;
 };
 
 struct model_table *model_table_ref(const struct model_table *t) __attribute__((returns_nonnull));
@@ -91,6 +101,8 @@ enum instances_change {
     WORKER_CHANGED, /* address or card */
     CHANNEL_ADDED,
     CHANNEL_REMOVED,
+    INDEX_ADDED,
+    INDEX_REMOVED,
     MODEL_CHANGED, /* another card, same endpoint and blocks: its workers stay */
 };
 
@@ -100,6 +112,7 @@ struct instances_event {
     const struct served_model *model;    /* MODEL_*, WORKER_* */
     const struct worker *worker;         /* WORKER_* */
     const struct event_channel *channel; /* CHANNEL_* */
+    const struct served_index *index;    /* INDEX_* */
 };
 
 struct instances_conf {

@@ -4,6 +4,7 @@
 
 #include "lib/base/map64.h"
 #include "router/discovery/instances_inner.h"
+#include "router/wire/indexer_query.h"
 
 /* --- life of a table -------------------------------------------------------------------------- */
 
@@ -32,6 +33,14 @@ static void channel_done(struct event_channel *c)
     free(c->address);
 }
 
+static void index_done(struct served_index *x)
+{
+    free(x->ns);
+    free(x->component);
+    free(x->endpoint);
+    free(x->address);
+}
+
 struct model_table *model_table_ref(const struct model_table *t)
 {
     /* The count is the one thing that changes in a table. */
@@ -49,8 +58,11 @@ struct model_table *model_table_unref(struct model_table *t)
         served_done(&t->models[i]);
     for (size_t i = 0; i < t->n_channels; i++)
         channel_done(&t->channels[i]);
+    for (size_t i = 0; i < t->n_indexes; i++)
+        index_done(&t->indexes[i]);
     free(t->models);
     free(t->channels);
+    free(t->indexes);
     free(t);
     return NULL;
 }
@@ -213,6 +225,7 @@ static void workers_collect(struct served_model *m, const struct picks *cards,
             .queries = xstrdup(""),
             .card = model_card_ref(card ? card : m->card),
             .has_own_card = card != NULL,
+            .on_cpu = en->on_cpu,
             .kept = en->lost,
         };
     }
@@ -267,7 +280,7 @@ static void queries_collect(struct served_model *m, const struct picks *records)
     }
 }
 
-/* --- channels and the whole ------------------------------------------------------------------- */
+/* --- channels, indexes and the whole ------------------------------------------------------------------- */
 
 static void channels_collect(struct model_table *t, const struct picks *channels)
 {
@@ -284,6 +297,29 @@ static void channels_collect(struct model_table *t, const struct picks *channels
             .transport = en->transport,
             .address = xstrdup(en->address),
         };
+    }
+}
+
+static bool is_index(const struct entry *en)
+{
+    return is_reachable(en) && (strcmp(en->endpoint, INDEXER_QUERY_ENDPOINT) == 0 ||
+                                strcmp(en->endpoint, INDEXER_RECORD_ENDPOINT) == 0);
+}
+
+static void indexes_collect(struct model_table *t, const struct picks *endpoints)
+{
+    t->indexes = xcalloc(endpoints->n + 1, sizeof(*t->indexes));
+    for (size_t i = 0; i < endpoints->n; i++) {
+        const struct entry *en = endpoints->at[i];
+
+        if (is_index(en))
+            t->indexes[t->n_indexes++] = (struct served_index){
+                .ns = xstrdup(en->ns),
+                .component = xstrdup(en->component),
+                .endpoint = xstrdup(en->endpoint),
+                .instance_id = en->id,
+                .address = xstrdup(en->address),
+            };
     }
 }
 
@@ -316,6 +352,7 @@ struct model_table *model_table_build(struct strmap *entries, uint64_t version)
     }
     qsort(t->models, t->n_models, sizeof(*t->models), by_name);
     channels_collect(t, &channels);
+    indexes_collect(t, &endpoints);
     free(cards.at);
     free(endpoints.at);
     free(channels.at);

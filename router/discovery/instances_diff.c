@@ -16,7 +16,7 @@ struct diff {
 static void tell(const struct diff *d, enum instances_change change, const struct served_model *m,
                  const struct worker *w, const struct event_channel *c)
 {
-    const struct instances_event ev = {change, m, w, c};
+    const struct instances_event ev = {.change = change, .model = m, .worker = w, .channel = c};
 
     d->event(d->arg, &ev);
 }
@@ -30,7 +30,7 @@ static void workers_all(const struct diff *d, enum instances_change change,
 
 static bool same_worker(const struct worker *a, const struct worker *b)
 {
-    return a->card == b->card && strcmp(a->address, b->address) == 0 &&
+    return a->card == b->card && a->on_cpu == b->on_cpu && strcmp(a->address, b->address) == 0 &&
            strcmp(a->queries, b->queries) == 0;
 }
 
@@ -89,44 +89,95 @@ static int channel_cmp(const struct event_channel *a, const struct event_channel
     return (int)a->transport - (int)b->transport;
 }
 
+static int index_cmp(const struct served_index *a, const struct served_index *b)
+{
+    const char *const x[] = {a->ns, a->component, a->endpoint, a->address};
+    const char *const y[] = {b->ns, b->component, b->endpoint, b->address};
+
+    if (a->instance_id != b->instance_id)
+        return a->instance_id < b->instance_id ? -1 : 1;
+    for (size_t i = 0; i < ARRAY_LEN(x); i++) {
+        int r = strcmp(x[i], y[i]);
+
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* Things that have no life but to be there or not. */
+struct things {
+    const void **at; /* sorted */
+    size_t n;
+};
+
+typedef int (*things_cmp_fn)(const void *a, const void *b); /* of elements of things.at */
+typedef void (*things_tell_fn)(const struct diff *d, const void *thing, bool there);
+
 static int by_channel(const void *a, const void *b)
 {
     return channel_cmp(*(const struct event_channel *const *)a,
                        *(const struct event_channel *const *)b);
 }
 
-static const struct event_channel **channels_sorted(const struct model_table *t)
+static int by_index(const void *a, const void *b)
 {
-    const struct event_channel **all = xcalloc(t->n_channels + 1, sizeof(*all));
-
-    for (size_t i = 0; i < t->n_channels; i++)
-        all[i] = &t->channels[i];
-    qsort(all, t->n_channels, sizeof(*all), by_channel);
-    return all;
+    return index_cmp(*(const struct served_index *const *)a,
+                     *(const struct served_index *const *)b);
 }
 
-/* Both lists are sorted: one walk, told by @change what is only in @of. */
-static void channels_only_in(const struct diff *d, const struct event_channel **of, size_t n_of,
-                             const struct event_channel **other, size_t n_other,
-                             enum instances_change change)
+static struct things things_sorted(const void *first, size_t n, size_t size, things_cmp_fn cmp)
 {
-    for (size_t i = 0, k = 0; i < n_of; i++) {
-        while (k < n_other && channel_cmp(other[k], of[i]) < 0)
+    struct things t = {xcalloc(n + 1, sizeof(*t.at)), n};
+
+    for (size_t i = 0; i < n; i++)
+        t.at[i] = (const char *)first + i * size;
+    qsort(t.at, n, sizeof(*t.at), cmp);
+    return t;
+}
+
+/* Both are sorted: one walk, which tells what is only in @of. */
+static void things_only_in(const struct diff *d, struct things of, struct things other,
+                           things_cmp_fn cmp, things_tell_fn tell_one, bool there)
+{
+    for (size_t i = 0, k = 0; i < of.n; i++) {
+        while (k < other.n && cmp(&other.at[k], &of.at[i]) < 0)
             k++;
-        if (k == n_other || channel_cmp(other[k], of[i]) != 0)
-            tell(d, change, NULL, NULL, of[i]);
+        if (k == other.n || cmp(&other.at[k], &of.at[i]) != 0)
+            tell_one(d, of.at[i], there);
     }
 }
 
-static void channels_diff(const struct diff *d)
+static void things_diff(const struct diff *d, struct things old, struct things now,
+                        things_cmp_fn cmp, things_tell_fn tell_one)
 {
-    const struct event_channel **old = channels_sorted(d->old);
-    const struct event_channel **now = channels_sorted(d->now);
+    things_only_in(d, old, now, cmp, tell_one, false);
+    things_only_in(d, now, old, cmp, tell_one, true);
+    free(old.at);
+    free(now.at);
+}
 
-    channels_only_in(d, old, d->old->n_channels, now, d->now->n_channels, CHANNEL_REMOVED);
-    channels_only_in(d, now, d->now->n_channels, old, d->old->n_channels, CHANNEL_ADDED);
-    free(old);
-    free(now);
+static void tell_channel(const struct diff *d, const void *channel, bool there)
+{
+    tell(d, there ? CHANNEL_ADDED : CHANNEL_REMOVED, NULL, NULL, channel);
+}
+
+static void tell_index(const struct diff *d, const void *index, bool there)
+{
+    const struct instances_event ev = {.change = there ? INDEX_ADDED : INDEX_REMOVED,
+                                       .index = index};
+
+    d->event(d->arg, &ev);
+}
+
+static struct things channels_of(const struct model_table *t)
+{
+    return things_sorted(t->channels, t->n_channels, sizeof(*t->channels), by_channel);
+}
+
+static struct things indexes_of(const struct model_table *t)
+{
+    return things_sorted(t->indexes, t->n_indexes, sizeof(*t->indexes), by_index);
 }
 
 void model_table_diff(const struct model_table *old, const struct model_table *now,
@@ -156,5 +207,6 @@ void model_table_diff(const struct model_table *old, const struct model_table *n
             workers_all(&d, WORKER_ADDED, m);
         }
     }
-    channels_diff(&d);
+    things_diff(&d, channels_of(old), channels_of(now), by_channel, tell_channel);
+    things_diff(&d, indexes_of(old), indexes_of(now), by_index, tell_index);
 }

@@ -19,6 +19,7 @@ struct entry {
     uint64_t text;                /* hash of the text that it was read from */
     enum record_kind kind;
     enum transport transport;
+    bool on_cpu; /* of an endpoint */
     uint64_t id; /* of a source: of its worker; its address is where that tells what was missed */
     uint32_t dp_rank; /* of a source */
     char *ns, *component, *endpoint, *topic, *address;

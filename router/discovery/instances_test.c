@@ -20,8 +20,8 @@ struct rig {
 
 static void on_event(void *arg, const struct instances_event *ev)
 {
-    static const char *const words[] = {"+model", "-model", "+w",  "-w",
-                                        "~w",     "+ch",    "-ch", "~model"};
+    static const char *const words[] = {"+model", "-model", "+w",  "-w",  "~w",
+                                        "+ch",    "-ch",    "+ix", "-ix", "~model"};
     struct rig *rig = arg;
     size_t n = strlen(rig->trace);
 
@@ -30,7 +30,9 @@ static void on_event(void *arg, const struct instances_event *ev)
                        ev->model->name, (unsigned long long)ev->worker->id);
     else
         (void)snprintf(rig->trace + n, TRACE_MAX - n, "%s %s;", words[ev->change],
-                       ev->model ? ev->model->name : ev->channel->topic);
+                       ev->model     ? ev->model->name
+                       : ev->channel ? ev->channel->topic
+                                     : ev->index->endpoint);
 }
 
 static void on_changed(void *arg, const struct model_table *t)
@@ -415,6 +417,35 @@ static void test_channels(void **state)
     rig_done(&rig);
 }
 
+/* Beside the workers whose index it is, and before them. */
+static void test_indexes(void **state)
+{
+    AUTO(model_table_unref) struct model_table *t = NULL;
+    struct record query = record(RECORD_ENDPOINT, 7, "a");
+    struct rig rig;
+    struct err e;
+
+    (void)state;
+    rig_init(&rig, NULL);
+    query.endpoint = STR("kv_indexer_query");
+    query.address = STR("10.0.0.7:5000/7/kv_indexer_query");
+    EXPECT_OK(store_publish(rig.store, &query, &e), &e);
+    assert_string_equal(turn(&rig), "+ix kv_indexer_query;");
+    endpoint_put(&rig, 1, "a");
+    card_put(&rig, 1, "a", "m", 16, "Chat");
+    assert_string_equal(turn(&rig), "+model m;+w m 1;");
+    t = instances_table(rig.ix);
+    assert_int_equal(t->n_indexes, 1);
+    assert_int_equal(t->indexes[0].instance_id, 7);
+    assert_string_equal(t->indexes[0].address, "10.0.0.7:5000/7/kv_indexer_query");
+    query.address = STR("10.0.0.7:5001/7/kv_indexer_query");
+    EXPECT_OK(store_publish(rig.store, &query, &e), &e);
+    assert_string_equal(turn(&rig), "-ix kv_indexer_query;+ix kv_indexer_query;");
+    store_withdraw(rig.store, &query);
+    assert_string_equal(turn(&rig), "-ix kv_indexer_query;");
+    rig_done(&rig);
+}
+
 struct reader {
     struct instances *ix;
     atomic_bool stop;
@@ -745,7 +776,8 @@ int main(void)
     return TEST_RUN(T(test_life_of_a_model), T(test_refused_card), T(test_changed_card),
                     T(test_adapter), T(test_prefill_and_namespaces), T(test_bad_records),
                     T(test_query_endpoints), T(test_recovery_targets), T(test_planes),
-                    T(test_channels), T(test_other_threads), T(test_kept_while_down_and_after),
-                    T(test_kept_as_long_as_down), T(test_given_up_when_down_for_long),
-                    T(test_doubt), T(test_wrong_namespace_is_said), T(test_sets_of_a_model));
+                    T(test_channels), T(test_indexes), T(test_other_threads),
+                    T(test_kept_while_down_and_after), T(test_kept_as_long_as_down),
+                    T(test_given_up_when_down_for_long), T(test_doubt),
+                    T(test_wrong_namespace_is_said), T(test_sets_of_a_model));
 }

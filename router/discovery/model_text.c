@@ -53,22 +53,52 @@ static int load_eos(struct model_text *t, const struct model_files *files, struc
     return 0;
 }
 
-static int load_chat(struct model_text *t, const struct model_files *files,
-                     enum template_style style, struct err *e)
+/* Models have rows for more ids than their tokenizers give; a config that cannot be read says none. */
+static void count_ids(struct model_text *t, const struct model_files *files)
+{
+    AUTO(json_free) struct json *config = NULL;
+    struct err e;
+    int64_t size;
+
+    t->vocabulary = tokenizer_id_limit(t->tokenizer);
+    if (!files->config || read_json(files->config, &config, &e) < 0)
+        return;
+    if ((json_get_i64(json_get(config, "text_config"), "vocab_size", &size) ||
+         json_get_i64(config, "vocab_size", &size)) &&
+        size > t->vocabulary)
+        t->vocabulary = (uint32_t)MIN(size, (int64_t)UINT32_MAX);
+}
+
+/* A config that cannot be read says nothing. */
+static struct chat *load_native(const struct model_files *files, const char *name,
+                                enum chat_release release)
+{
+    AUTO(json_free) struct json *config = NULL;
+    struct chat_model m = {.name = str_from(name)};
+    struct err e;
+
+    if (files->config && read_json(files->config, &config, &e) == 0)
+        m.type = str_from(json_get_cstr(config, "model_type"));
+    return chat_load_native(&m, release);
+}
+
+static int load_chat(struct model_text *t, const struct model_files *files, const char *name,
+                     enum template_style style, enum chat_release release, struct err *e)
 {
     AUTO(json_free) struct json *config = NULL;
     AUTO(buf_done) struct buf template = BUF_NULL;
     struct err why;
     int r;
 
-    if (!files->tokenizer_config)
+    t->chat = load_native(files, name, release);
+    if (t->chat || !files->tokenizer_config)
         return 0;
     r = read_json(files->tokenizer_config, &config, e);
     if (r == 0 && files->chat_template)
         r = file_read(files->chat_template, TOKENIZER_MAX_FILE, &template, e);
     if (r < 0)
         return err_wrap(e, r, "chat template");
-    r = chat_load(&t->chat, config, buf_str(&template), style, &why);
+    r = chat_load(&t->chat, config, buf_str(&template), style, release, &why);
     if (r < 0 && r != -ENOENT)
         (void)err_set(&t->lacks, r, "no chat completions: %s", why.text);
     return 0;
@@ -97,7 +127,8 @@ static int load_tokenizer(struct model_text *t, const struct model_files *files,
 
 int model_text_load(struct model_text *ret, const struct model_card *card,
                     const struct model_places *places, const struct model_bytes *given,
-                    size_t n_given, enum template_style style, struct err *e)
+                    size_t n_given, enum template_style style, enum chat_release release,
+                    struct err *e)
 {
     AUTO(model_files_done) struct model_files files = {0};
     AUTO(model_text_done) struct model_text t = {.tokenizer = NULL};
@@ -106,11 +137,14 @@ int model_text_load(struct model_text *ret, const struct model_card *card,
     if (r == 0)
         r = load_tokenizer(&t, &files, e);
     if (r == 0)
-        r = load_chat(&t, &files, style, e);
+        r = load_chat(&t, &files, card->display_name, style, release, e);
     if (r == 0)
         r = load_eos(&t, &files, e);
     if (r < 0)
         return r;
+    if (release == CHAT_OF_1)
+        tokenizer_leave_length(t.tokenizer);
+    count_ids(&t, &files);
     t.n_fetched = files.n_fetched;
     t.n_differ = files.n_differ;
     *ret = t;

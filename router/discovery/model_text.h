@@ -24,6 +24,8 @@ struct model_text {
     struct err lacks;  /* why a template that is there cannot be used; "" = nothing is lacking */
     uint32_t eos_ids[MODEL_TEXT_EOS_MAX];
     size_t n_eos_ids;
+    uint32_t
+        vocabulary; /* one more than the largest id: the tokenizer's, or the config's vocab_size */
     unsigned n_fetched, n_differ; /* as in model_files */
 };
 
@@ -34,6 +36,7 @@ struct model_text {
  */
 MUST_CHECK int model_text_load(struct model_text *ret, const struct model_card *card,
                                const struct model_places *places, const struct model_bytes *given,
-                               size_t n_given, enum template_style style, struct err *e);
+                               size_t n_given, enum template_style style, enum chat_release release,
+                               struct err *e);
 void model_text_done(struct model_text *t);
 DEFINE_CLEANUP_EMBEDDED(struct model_text, model_text_done)

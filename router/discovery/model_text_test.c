@@ -41,7 +41,7 @@ static int load(const struct folder *f, struct model_text *ret, struct err *e)
     const struct model_places here = {.model_root = NULL};
 
     EXPECT_OK(model_card_build(&card, &spec, e), e);
-    return model_text_load(ret, card, &here, NULL, 0, TEMPLATE_TRANSFORMERS, e);
+    return model_text_load(ret, card, &here, NULL, 0, TEMPLATE_TRANSFORMERS, CHAT_OF_1, e);
 }
 
 static void the_first_file_that_names_ends_counts(void **state)
@@ -72,6 +72,53 @@ static void the_first_file_that_names_ends_counts(void **state)
         assert_memory_equal(t.eos_ids, cases[i].ids, cases[i].n * sizeof(*t.eos_ids));
         remove_tree(f.path);
     }
+}
+
+static void the_vocabulary_is_the_larger_one(void **state)
+{
+    static const struct {
+        const char *config;
+        uint32_t want;
+    } cases[] = {
+        {"{}", 2},
+        {"{\"vocab_size\":1}", 2},
+        {"{\"vocab_size\":9}", 9},
+        {"{\"text_config\":{\"vocab_size\":8}}", 8},
+        {"{\"vocab_size\":9,\"text_config\":{\"vocab_size\":8}}", 8},
+        {"{\"vocab_size\":99999999999}", UINT32_MAX},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct folder f = folder_new(cases[i].config);
+        AUTO(model_text_done) struct model_text t = {.tokenizer = NULL};
+        struct err e;
+
+        EXPECT_OK(load(&f, &t, &e), &e);
+        assert_int_equal(t.vocabulary, cases[i].want);
+        remove_tree(f.path);
+    }
+}
+
+static void prompts_keep_their_length(void **state)
+{
+    struct folder f = folder_new("{}");
+    AUTO(model_text_done) struct model_text t = {.tokenizer = NULL};
+    AUTO(token_ids_done) struct token_ids ids = {0};
+    struct tokenizer_scratch *scratch;
+    struct err e;
+
+    (void)state;
+    put(&f, "tokenizer.json",
+        "{\"truncation\":{\"direction\":\"Right\",\"max_length\":1,\"strategy\":"
+        "\"LongestFirst\",\"stride\":0},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,"
+        "\"b\":1},\"merges\":[]}}");
+    EXPECT_OK(load(&f, &t, &e), &e);
+    scratch = tokenizer_scratch_new(t.tokenizer);
+    EXPECT_OK(tokenizer_encode(t.tokenizer, scratch, STR("ab"), &ids, &e), &e);
+    assert_int_equal(ids.len, 2);
+    tokenizer_scratch_free(scratch);
+    remove_tree(f.path);
 }
 
 static void a_template_in_error_leaves_completions(void **state)
@@ -110,6 +157,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_file_that_names_ends_counts),
+        cmocka_unit_test(the_vocabulary_is_the_larger_one),
+        cmocka_unit_test(prompts_keep_their_length),
         cmocka_unit_test(a_template_in_error_leaves_completions),
         cmocka_unit_test(errors_name_the_file_and_leave_nothing),
     };

@@ -137,6 +137,7 @@ static void transport_read(struct reading *rd)
 static void member_read(struct reading *rd, struct str key)
 {
     struct record *rec = &rd->rec;
+    struct str device = STR_NULL;
 
     if (str_is(key, "type")) {
         text_read(rd, &rd->type);
@@ -162,6 +163,9 @@ static void member_read(struct reading *rd, struct str key)
         text_read(rd, &rec->model_suffix);
     } else if (str_is(key, "request_plane_codec")) {
         text_read(rd, &rec->codec);
+    } else if (str_is(key, "device_type")) {
+        text_read(rd, &device);
+        rec->on_cpu = str_is(device, "cpu");
     } else if (str_is(key, "metadata")) {
         json_text_pull(&rd->p, &rec->metadata_json);
     } else {

@@ -46,6 +46,7 @@ struct record {
     uint64_t instance_id; /* of the worker; of the publisher in 1.x channels and sources */
     enum transport transport;
     struct str address;
+    bool on_cpu;              /* Endpoint: device_type "cpu". Never written. */
     struct str codec;         /* Endpoint: request_plane_codec; "" = json only. Never written. */
     struct str card_json;     /* Model */
     struct str model_suffix;  /* Model: slug of a LoRA; empty for a base model */

@@ -250,6 +250,34 @@ static void test_bad(void **state)
     }
 }
 
+/* What a worker runs on: only "cpu" sets it apart, as for 1.6.1. */
+static void test_device(void **state)
+{
+    static const struct {
+        const char *member;
+        bool on_cpu;
+    } cases[] = {{"", false},
+                 {",\"device_type\":null", false},
+                 {",\"device_type\":\"cpu\"", true},
+                 {",\"device_type\":\"cuda\"", false},
+                 {",\"device_type\":\"xpu\"", false}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(mem_free)
+        char *json =
+            xasprintf("{\"type\":\"Endpoint\",\"namespace\":\"n\",\"component\":\"c\","
+                      "\"endpoint\":\"e\",\"instance_id\":1,\"transport\":{\"tcp\":\"a\"}%s}",
+                      cases[i].member);
+        AUTO(buf_done) struct buf scratch = BUF_NULL;
+        struct record rec;
+        struct err e;
+
+        EXPECT_OK(record_parse(str_from(json), &scratch, &rec, &e), &e);
+        assert_int_equal(rec.on_cpu, cases[i].on_cpu);
+    }
+}
+
 /* As 1.6.1 writes it, without what our endpoints do not say. */
 static void test_source(void **state)
 {
@@ -339,5 +367,6 @@ static void test_names(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_captures), T(test_damage), T(test_bad), T(test_source), T(test_names));
+    return TEST_RUN(T(test_captures), T(test_damage), T(test_bad), T(test_device), T(test_source),
+                    T(test_names));
 }

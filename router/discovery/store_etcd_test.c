@@ -5,63 +5,25 @@
  */
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
-#include "lib/base/strmap.h"
+#include "lib/net/loop_test.h"
 #include "router/discovery/etcd_client.h"
 #include "router/discovery/etcd_server_test.h"
-#include "router/discovery/store.h"
+#include "router/discovery/store_seen_test.h"
 #include "router/wire/walk.h"
 
 struct rig {
     struct etcd_test etcd;
     struct loop *loop;
     struct etcd_conf conf;
-    struct strmap *seen; /* key → JSON */
-    size_t puts, gones, synced, ups, downs, published;
-    enum store_end how; /* of the last end */
-    bool up_at_end;     /* whether the store said it was up when it came */
-    bool up;
+    struct store_seen saw;
+    size_t published;
 };
-
-static void on_put(void *arg, struct str key, struct str json)
-{
-    struct rig *rig = arg;
-
-    rig->puts++;
-    free(strmap_set(rig->seen, key, str_dup(json)));
-}
-
-static void on_gone(void *arg, struct str key, enum store_end how)
-{
-    struct rig *rig = arg;
-
-    rig->gones++;
-    rig->how = how;
-    rig->up_at_end = rig->up;
-    free(strmap_remove(rig->seen, key));
-}
-
-static void on_synced(void *arg)
-{
-    ((struct rig *)arg)->synced++;
-}
-
-static void on_state(void *arg, bool up, const char *why)
-{
-    struct rig *rig = arg;
-
-    assert_true(why && *why);
-    assert_true(rig->up != up);
-    rig->up = up;
-    *(up ? &rig->ups : &rig->downs) += 1;
-}
 
 static void on_published(void *arg, int r, const char *why)
 {
     (void)why;
     ((struct rig *)arg)->published += r == 0;
 }
-
-static const struct store_watcher watcher = {on_put, on_gone, on_synced, on_state};
 
 static void conf_set_endpoints(struct rig *rig, const char *before)
 {
@@ -73,11 +35,11 @@ static void rig_init(struct rig *rig)
 {
     struct err e;
 
-    *rig = (struct rig){.up = true};
+    *rig = (struct rig){.published = 0};
     EXPECT_OK(log_setup("off", false, &e), &e);
     etcd_test_init(&rig->etcd);
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
-    rig->seen = strmap_new();
+    store_seen_init(&rig->saw);
     rig->conf.lease_ttl_s = 2;
     conf_set_endpoints(rig, "");
 }
@@ -86,21 +48,11 @@ static void rig_done(struct rig *rig)
 {
     loop_run_once(rig->loop, 0);
     rig->loop = loop_free(rig->loop);
-    (void)strmap_free_with(rig->seen, free);
+    store_seen_done(&rig->saw);
     free(rig->conf.endpoints);
     etcd_test_kill(&rig->etcd);
     remove_tree(rig->etcd.dir);
 }
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + UINT64_C(30000000000);                                    \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 static struct store *open_store(struct rig *rig)
 {
@@ -118,26 +70,13 @@ static struct store *watch_store(struct rig *rig)
     struct store *s = open_store(rig);
     struct err e;
 
-    EXPECT_OK(store_watch(s, &watcher, rig, &e), &e);
+    EXPECT_OK(store_watch(s, &store_seen_watcher, &rig->saw, &e), &e);
     return s;
-}
-
-static struct record endpoint(const struct store *s, const char *address)
-{
-    return (struct record){
-        .kind = RECORD_ENDPOINT,
-        .ns = STR("dynamo"),
-        .component = STR("backend"),
-        .endpoint = STR("generate"),
-        .instance_id = s->instance_id,
-        .transport = TRANSPORT_TCP,
-        .address = str_from(address),
-    };
 }
 
 static void publish(struct store *s, const char *address)
 {
-    struct record rec = endpoint(s, address);
+    struct record rec = store_test_endpoint(s->instance_id, address);
     struct err e;
 
     EXPECT_OK(store_publish(s, &rec, &e), &e);
@@ -153,7 +92,7 @@ static const char *json_of(struct rig *rig, const struct store *s)
 {
     AUTO(mem_free) char *key = key_of(s);
 
-    return strmap_get(rig->seen, str_from(key));
+    return strmap_get(rig->saw.records, str_from(key));
 }
 
 static bool shows(struct rig *rig, const struct store *s, const char *address)
@@ -195,28 +134,28 @@ static void test_publish_replace_withdraw(void **state)
     worker = open_store(&rig);
     assert_true(worker->instance_id > 0 && worker->instance_id <= INT64_MAX);
     publish(worker, "1.2.3.4:5/a/generate");
-    UNTIL(&rig, rig.published == 1);
+    LOOP_UNTIL(rig.loop, rig.published == 1);
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1);
     assert_true(shows(&rig, worker, "1.2.3.4:5/a/generate"));
 
     /* Another content under the same key is told, by the watch. */
     publish(worker, "1.2.3.4:6/a/generate");
-    UNTIL(&rig, shows(&rig, worker, "1.2.3.4:6/a/generate"));
-    assert_int_equal(rig.gones, 0);
+    LOOP_UNTIL(rig.loop, shows(&rig, worker, "1.2.3.4:6/a/generate"));
+    assert_int_equal(rig.saw.gones, 0);
     publish(worker, "1.2.3.4:6/a/generate"); /* the same again: nothing to tell */
-    UNTIL(&rig, rig.published == 3);
+    LOOP_UNTIL(rig.loop, rig.published == 3);
 
-    rec = endpoint(worker, "");
+    rec = store_test_endpoint(worker->instance_id, "");
     store_withdraw(worker, &rec);
-    UNTIL(&rig, rig.gones == 1);
-    assert_int_equal(rig.how, STORE_END_SILENT);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 1);
+    assert_int_equal(rig.saw.how, STORE_END_SILENT);
     publish(worker, "1.2.3.4:7/a/generate");
-    UNTIL(&rig, shows(&rig, worker, "1.2.3.4:7/a/generate"));
+    LOOP_UNTIL(rig.loop, shows(&rig, worker, "1.2.3.4:7/a/generate"));
     worker = store_free(worker); /* revokes its lease */
-    UNTIL(&rig, rig.gones == 2);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 2);
     assert_int_equal(store_stats(frontend).records, 0);
-    assert_int_equal(rig.downs, rig.ups);
+    assert_int_equal(rig.saw.downs, rig.saw.ups);
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -233,13 +172,13 @@ static void test_foreign_keys(void **state)
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/instances/a/b/c/1", NULL);
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/event_channels/a//t/1", NULL);
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1);
-    assert_int_equal(strmap_len(rig.seen), 2);
-    assert_non_null(strmap_get(rig.seen, STR("v1/event_channels/a//t/1")));
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1);
+    assert_int_equal(strmap_len(rig.saw.records), 2);
+    assert_non_null(strmap_get(rig.saw.records, STR("v1/event_channels/a//t/1")));
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/instancesx/a/b/c/1", NULL);
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/mdc/a/b/c/1", NULL);
-    UNTIL(&rig, rig.puts == 3);
-    assert_non_null(strmap_get(rig.seen, STR("v1/mdc/a/b/c/1")));
+    LOOP_UNTIL(rig.loop, rig.saw.puts == 3);
+    assert_non_null(strmap_get(rig.saw.records, STR("v1/mdc/a/b/c/1")));
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -270,8 +209,8 @@ static void test_pages(void **state)
         assert_true(etcd_test_ask(&rig.etcd, "/v3/kv/txn", buf_cstr(&body), &answer));
     }
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1);
-    assert_int_equal(strmap_len(rig.seen), N);
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1);
+    assert_int_equal(strmap_len(rig.saw.records), N);
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -290,22 +229,22 @@ static void test_restart_resumes(void **state)
     publish(worker, "1.2.3.4:5/a/generate");
     publish(other, "1.2.3.4:5/b/generate");
     frontend = watch_store(&rig);
-    UNTIL(&rig, strmap_len(rig.seen) == 2 && rig.synced == 1);
+    LOOP_UNTIL(rig.loop, strmap_len(rig.saw.records) == 2 && rig.saw.synced == 1);
 
     etcd_test_kill(&rig.etcd);
-    UNTIL(&rig, rig.downs == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.downs == 1);
     assert_false(store_stats(frontend).up);
     publish(worker, "1.2.3.4:6/a/generate"); /* waits until it can be written */
     etcd_test_start(&rig.etcd);
-    UNTIL(&rig, rig.ups == 1 && shows(&rig, worker, "1.2.3.4:6"));
-    assert_int_equal(rig.gones, 0);
+    LOOP_UNTIL(rig.loop, rig.saw.ups == 1 && shows(&rig, worker, "1.2.3.4:6"));
+    assert_int_equal(rig.saw.gones, 0);
     publish(other, "1.2.3.4:6/b/generate");
-    UNTIL(&rig, shows(&rig, other, "1.2.3.4:6"));
-    assert_int_equal(rig.synced, 1);
+    LOOP_UNTIL(rig.loop, shows(&rig, other, "1.2.3.4:6"));
+    assert_int_equal(rig.saw.synced, 1);
     worker = store_free(worker);
     other = store_free(other);
-    UNTIL(&rig, rig.gones == 2);
-    assert_true(rig.up_at_end);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 2);
+    assert_true(rig.saw.up_at_end);
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -325,10 +264,10 @@ static void test_compacted_meanwhile(void **state)
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/instances/a/b/c/1", NULL);
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/instances/a/b/c/2", NULL);
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1);
     port = rig.etcd.port;
     etcd_test_kill(&rig.etcd);
-    UNTIL(&rig, rig.downs == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.downs == 1);
 
     /* The same data on a port that the store does not know. */
     rig.etcd.port = nats_test_port();
@@ -346,12 +285,12 @@ static void test_compacted_meanwhile(void **state)
     rig.etcd.port = port;
     etcd_test_start(&rig.etcd);
 
-    UNTIL(&rig, rig.ups == 1);
-    assert_int_equal(rig.gones, 1);
-    assert_false(rig.up_at_end);
-    assert_string_equal(strmap_get(rig.seen, STR("v1/instances/a/b/c/2")), "{\"a\":1}");
+    LOOP_UNTIL(rig.loop, rig.saw.ups == 1);
+    assert_int_equal(rig.saw.gones, 1);
+    assert_false(rig.saw.up_at_end);
+    assert_string_equal(strmap_get(rig.saw.records, STR("v1/instances/a/b/c/2")), "{\"a\":1}");
     say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/instances/a/b/c/3", NULL);
-    UNTIL(&rig, strmap_len(rig.seen) == 2); /* followed on */
+    LOOP_UNTIL(rig.loop, strmap_len(rig.saw.records) == 2); /* followed on */
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -370,18 +309,18 @@ static void test_emptied(void **state)
     for (int i = 0; i < 5; i++) /* so that the new past is shorter */
         say(&rig, "/v3/kv/put", "{\"key\":\"$\",\"value\":\"e30=\"}", "v1/instances/a/b/c/1", NULL);
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1 && strmap_len(rig.seen) == 2);
-    puts = rig.puts;
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1 && strmap_len(rig.saw.records) == 2);
+    puts = rig.saw.puts;
     etcd_test_kill(&rig.etcd);
     remove_tree(rig.etcd.dir);
     assert_int_equal(mkdir(rig.etcd.dir, 0700), 0);
     etcd_test_start(&rig.etcd);
-    UNTIL(&rig, rig.ups == 1 && json_of(&rig, worker));
-    assert_true(rig.gones >= 1);
-    assert_int_equal(rig.how, STORE_END_SILENT);
-    assert_false(rig.up_at_end);
-    assert_null(strmap_get(rig.seen, STR("v1/instances/a/b/c/1")));
-    UNTIL(&rig, rig.gones == 1 || rig.puts > puts);
+    LOOP_UNTIL(rig.loop, rig.saw.ups == 1 && json_of(&rig, worker));
+    assert_true(rig.saw.gones >= 1);
+    assert_int_equal(rig.saw.how, STORE_END_SILENT);
+    assert_false(rig.saw.up_at_end);
+    assert_null(strmap_get(rig.saw.records, STR("v1/instances/a/b/c/1")));
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 1 || rig.saw.puts > puts);
     worker = store_free(worker);
     frontend = store_free(frontend);
     rig_done(&rig);
@@ -400,16 +339,16 @@ static void test_lost_lease_and_key(void **state)
     worker = open_store(&rig);
     publish(worker, "1.2.3.4:5/a/generate");
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1 && json_of(&rig, worker));
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1 && json_of(&rig, worker));
 
     revoke = xasprintf("{\"ID\":\"%llu\"}", (unsigned long long)worker->instance_id);
     say(&rig, "/v3/lease/revoke", revoke, "", NULL);
-    UNTIL(&rig, rig.gones == 1 && json_of(&rig, worker));
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 1 && json_of(&rig, worker));
     key = key_of(worker);
     say(&rig, "/v3/kv/deleterange", "{\"key\":\"$\"}", key, NULL);
-    UNTIL(&rig, rig.gones == 2 && json_of(&rig, worker));
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 2 && json_of(&rig, worker));
     worker = store_free(worker);
-    UNTIL(&rig, rig.gones == 3);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 3);
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -427,10 +366,10 @@ static void test_wiped_at_once(void **state)
     publish(a, "1.2.3.4:5/a/generate");
     publish(b, "1.2.3.4:5/b/generate");
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1 && strmap_len(rig.seen) == 2);
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1 && strmap_len(rig.saw.records) == 2);
     say(&rig, "/v3/kv/deleterange", "{\"key\":\"$\",\"range_end\":\"djEw\"}", "v1/", NULL);
-    UNTIL(&rig, rig.gones == 2);
-    assert_int_equal(rig.how, STORE_END_DOUBTFUL);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 2);
+    assert_int_equal(rig.saw.how, STORE_END_DOUBTFUL);
     a = store_free(a);
     b = store_free(b);
     frontend = store_free(frontend);
@@ -453,40 +392,42 @@ static void auth_on(struct rig *rig)
 static void test_users(void **state)
 {
     struct store *worker, *frontend, *stranger;
-    struct rig rig, other = {.up = true, .seen = strmap_new()};
+    struct store_seen other;
+    struct rig rig;
     struct err e;
 
     (void)state;
     rig_init(&rig);
+    store_seen_init(&other);
     rig.conf.user = (char *)(uintptr_t) "root";
     rig.conf.password = (char *)(uintptr_t) "secret";
     worker = open_store(&rig); /* etcd asks for no user yet */
     publish(worker, "1.2.3.4:5/a/generate");
-    UNTIL(&rig, rig.published == 1);
+    LOOP_UNTIL(rig.loop, rig.published == 1);
     auth_on(&rig);
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1 && json_of(&rig, worker));
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1 && json_of(&rig, worker));
     publish(worker, "1.2.3.4:6/a/generate"); /* refused at first, then with a token */
-    UNTIL(&rig, shows(&rig, worker, "1.2.3.4:6"));
+    LOOP_UNTIL(rig.loop, shows(&rig, worker, "1.2.3.4:6"));
 
     rig.conf.password = (char *)(uintptr_t) "wrong";
     stranger = open_store(&rig);
-    EXPECT_OK(store_watch(stranger, &watcher, &other, &e), &e);
-    UNTIL(&rig, other.downs == 1);
-    assert_int_equal(strmap_len(other.seen), 0);
+    EXPECT_OK(store_watch(stranger, &store_seen_watcher, &other, &e), &e);
+    LOOP_UNTIL(rig.loop, other.downs == 1);
+    assert_int_equal(strmap_len(other.records), 0);
 
     /* Tokens do not outlive etcd: all log in again. */
     etcd_test_kill(&rig.etcd);
-    UNTIL(&rig, rig.downs == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.downs == 1);
     etcd_test_start(&rig.etcd);
-    UNTIL(&rig, rig.ups == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.ups == 1);
     publish(worker, "1.2.3.4:7/a/generate");
-    UNTIL(&rig, shows(&rig, worker, "1.2.3.4:7"));
+    LOOP_UNTIL(rig.loop, shows(&rig, worker, "1.2.3.4:7"));
     assert_int_equal(other.ups, 0);
     stranger = store_free(stranger);
     worker = store_free(worker);
     frontend = store_free(frontend);
-    (void)strmap_free_with(other.seen, free);
+    store_seen_done(&other);
     rig_done(&rig);
 }
 
@@ -502,12 +443,12 @@ static void test_stalled(void **state)
     worker = open_store(&rig);
     publish(worker, "1.2.3.4:5/a/generate");
     frontend = watch_store(&rig);
-    UNTIL(&rig, rig.synced == 1 && json_of(&rig, worker));
+    LOOP_UNTIL(rig.loop, rig.saw.synced == 1 && json_of(&rig, worker));
     assert_int_equal(kill(rig.etcd.pid, SIGSTOP), 0);
-    UNTIL(&rig, rig.downs == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.downs == 1);
     assert_int_equal(kill(rig.etcd.pid, SIGCONT), 0);
-    UNTIL(&rig, rig.ups == 1);
-    assert_int_equal(rig.gones, 0);
+    LOOP_UNTIL(rig.loop, rig.saw.ups == 1);
+    assert_int_equal(rig.saw.gones, 0);
     worker = store_free(worker);
     frontend = store_free(frontend);
     rig_done(&rig);

@@ -9,60 +9,23 @@
 #include <time.h>
 
 #include "lib/base/log.h"
-#include "lib/base/strmap.h"
 #include "lib/base/test.h"
-#include "router/discovery/store.h"
+#include "lib/net/loop_test.h"
+#include "router/discovery/store_seen_test.h"
 #include "router/wire/walk.h"
 
 struct rig {
     char root[64];
     struct loop *loop;
-    struct strmap *seen; /* key → JSON */
-    size_t puts, gones, synced, ups, downs;
-    bool up, up_at_end;
+    struct store_seen saw;
 };
-
-static void on_put(void *arg, struct str key, struct str json)
-{
-    struct rig *rig = arg;
-
-    rig->puts++;
-    free(strmap_set(rig->seen, key, str_dup(json)));
-}
-
-static void on_gone(void *arg, struct str key, enum store_end how)
-{
-    struct rig *rig = arg;
-
-    rig->gones++;
-    rig->up_at_end = rig->up;
-    assert_int_equal(how, STORE_END_SILENT);
-    free(strmap_remove(rig->seen, key));
-}
-
-static void on_synced(void *arg)
-{
-    ((struct rig *)arg)->synced++;
-}
-
-static void on_state(void *arg, bool up, const char *why)
-{
-    struct rig *rig = arg;
-
-    assert_true(why && *why);
-    assert_true(up != rig->up);
-    rig->up = up;
-    *(up ? &rig->ups : &rig->downs) += 1;
-}
-
-static const struct store_watcher watcher = {
-    .put = on_put, .gone = on_gone, .synced = on_synced, .state = on_state};
 
 static void rig_init(struct rig *rig)
 {
     struct err e;
 
-    *rig = (struct rig){.root = "/tmp/store_file_test.XXXXXX", .seen = strmap_new(), .up = true};
+    *rig = (struct rig){.root = "/tmp/store_file_test.XXXXXX"};
+    store_seen_init(&rig->saw);
     assert_non_null(mkdtemp(rig->root));
     EXPECT_OK(log_setup("off", false, &e), &e);
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
@@ -70,33 +33,11 @@ static void rig_init(struct rig *rig)
 
 static void rig_done(struct rig *rig)
 {
+    assert_int_equal(rig->saw.silent, rig->saw.gones); /* a file cannot say why it went */
     loop_run_once(rig->loop, 0);
     rig->loop = loop_free(rig->loop);
-    (void)strmap_free_with(rig->seen, free);
+    store_seen_done(&rig->saw);
     remove_tree(rig->root);
-}
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + UINT64_C(10000000000);                                    \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
-
-static struct record endpoint(uint64_t id, const char *address)
-{
-    return (struct record){
-        .kind = RECORD_ENDPOINT,
-        .ns = STR("dynamo"),
-        .component = STR("backend"),
-        .endpoint = STR("generate"),
-        .instance_id = id,
-        .transport = TRANSPORT_TCP,
-        .address = str_from(address),
-    };
 }
 
 static char *path_of(struct rig *rig, const char *name)
@@ -115,7 +56,7 @@ static void write_in_place(const char *path, const char *text, bool append)
 
 static void test_publish_and_withdraw(void **state)
 {
-    struct record a = endpoint(UINT64_C(0xa77b124025c541e6), "1.2.3.4:5/x/generate"), b;
+    struct record a = store_test_endpoint(UINT64_C(0xa77b124025c541e6), "1.2.3.4:5/x/generate"), b;
     AUTO(mem_free) char *path = NULL;
     struct store *worker = NULL, *frontend = NULL;
     struct rig rig;
@@ -133,20 +74,20 @@ static void test_publish_and_withdraw(void **state)
     assert_int_equal(links, 1); /* the temporary name is gone */
 
     EXPECT_OK(store_file_new(&frontend, rig.loop, rig.root, &e), &e);
-    EXPECT_OK(store_watch(frontend, &watcher, &rig, &e), &e);
-    assert_int_equal(rig.puts, 1);
-    assert_int_equal(rig.synced, 1);
+    EXPECT_OK(store_watch(frontend, &store_seen_watcher, &rig.saw, &e), &e);
+    assert_int_equal(rig.saw.puts, 1);
+    assert_int_equal(rig.saw.synced, 1);
 
-    b = endpoint(7, "1.2.3.4:6/7/generate");
+    b = store_test_endpoint(7, "1.2.3.4:6/7/generate");
     EXPECT_OK(store_publish(worker, &b, &e), &e);
-    UNTIL(&rig, rig.puts == 2);
+    LOOP_UNTIL(rig.loop, rig.saw.puts == 2);
     a.address = STR("9.9.9.9:1/x/generate"); /* changed: unlinked and linked again */
     EXPECT_OK(store_publish(worker, &a, &e), &e);
-    UNTIL(&rig, rig.puts >= 3 && strmap_len(rig.seen) == 2);
+    LOOP_UNTIL(rig.loop, rig.saw.puts >= 3 && strmap_len(rig.saw.records) == 2);
     store_withdraw(worker, &b);
-    UNTIL(&rig, strmap_len(rig.seen) == 1);
+    LOOP_UNTIL(rig.loop, strmap_len(rig.saw.records) == 1);
     worker = store_free(worker); /* takes the rest along */
-    UNTIL(&rig, strmap_len(rig.seen) == 0);
+    LOOP_UNTIL(rig.loop, strmap_len(rig.saw.records) == 0);
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -163,29 +104,29 @@ static void test_written_in_place(void **state)
     (void)state;
     rig_init(&rig);
     EXPECT_OK(store_file_new(&frontend, rig.loop, rig.root, &e), &e);
-    EXPECT_OK(store_watch(frontend, &watcher, &rig, &e), &e);
+    EXPECT_OK(store_watch(frontend, &store_seen_watcher, &rig.saw, &e), &e);
     path = path_of(&rig, "x");
     temp = path_of(&rig, ".tmp_0123456789abcdef");
     fd = open(path, O_WRONLY | O_CREAT, 0644);
     assert_true(fd >= 0);
     loop_run_once(rig.loop, 20); /* seen empty */
-    assert_int_equal(rig.puts, 0);
+    assert_int_equal(rig.saw.puts, 0);
     assert_int_equal(write(fd, "{\"a\":", 5), 5);
     loop_run_once(rig.loop, 0);
     assert_int_equal(write(fd, "1}", 2), 2);
     (void)close(fd);
-    UNTIL(&rig, rig.puts == 1);
-    assert_string_equal(strmap_get(rig.seen, STR("v1/instances/x")), "{\"a\":1}");
+    LOOP_UNTIL(rig.loop, rig.saw.puts == 1);
+    assert_string_equal(strmap_get(rig.saw.records, STR("v1/instances/x")), "{\"a\":1}");
 
     write_in_place(temp, "{}", false);
     assert_int_equal(rename(temp, path), 0); /* as main at 3967ec0fb does */
-    UNTIL(&rig, rig.puts == 2);
+    LOOP_UNTIL(rig.loop, rig.saw.puts == 2);
     write_in_place(path, "{\"broken\":", false); /* the last good stays */
-    UNTIL(&rig, store_stats(frontend).bad == 1);
-    assert_int_equal(strmap_len(rig.seen), 1);
+    LOOP_UNTIL(rig.loop, store_stats(frontend).bad == 1);
+    assert_int_equal(strmap_len(rig.saw.records), 1);
     assert_int_equal(unlink(path), 0);
-    UNTIL(&rig, rig.gones == 1);
-    assert_int_equal(rig.puts, 2);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 1);
+    assert_int_equal(rig.saw.puts, 2);
     frontend = store_free(frontend);
     rig_done(&rig);
 }
@@ -204,7 +145,7 @@ static void age(const char *path, time_t seconds)
  */
 static void test_stale(void **state)
 {
-    struct record own = endpoint(9, "1.2.3.4:5/9/generate");
+    struct record own = store_test_endpoint(9, "1.2.3.4:5/9/generate");
     AUTO(mem_free) char *old = NULL, *fresh = NULL, *mine = NULL;
     struct store *frontend = NULL, *worker = NULL;
     struct rig rig;
@@ -222,12 +163,12 @@ static void test_stale(void **state)
     age(old, 11);
     age(fresh, 5);
     EXPECT_OK(store_publish(worker, &own, &e), &e);
-    EXPECT_OK(store_watch(frontend, &watcher, &rig, &e), &e);
+    EXPECT_OK(store_watch(frontend, &store_seen_watcher, &rig.saw, &e), &e);
     assert_int_equal(access(old, F_OK), -1);
-    assert_int_equal(rig.puts, 2);
+    assert_int_equal(rig.saw.puts, 2);
     assert_int_equal(unlink(mine), 0);
-    UNTIL(&rig, rig.gones == 1);
-    UNTIL(&rig, rig.puts == 3); /* renewed within three seconds */
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 1);
+    LOOP_UNTIL(rig.loop, rig.saw.puts == 3); /* renewed within three seconds */
     frontend = store_free(frontend);
     worker = store_free(worker);
     rig_done(&rig);
@@ -249,7 +190,8 @@ static void test_no_directory(void **state)
 /* Somebody deletes the whole tree under living workers: told as an interruption, and made again. */
 static void test_tree_deleted(void **state)
 {
-    struct record a = endpoint(1, "1.2.3.4:5/a/generate"), b = endpoint(2, "1.2.3.4:6/b/generate");
+    struct record a = store_test_endpoint(1, "1.2.3.4:5/a/generate"),
+                  b = store_test_endpoint(2, "1.2.3.4:6/b/generate");
     AUTO(mem_free) char *dir = NULL;
     struct store *worker = NULL, *frontend = NULL;
     struct rig rig;
@@ -261,17 +203,18 @@ static void test_tree_deleted(void **state)
     EXPECT_OK(store_publish(worker, &a, &e), &e);
     EXPECT_OK(store_publish(worker, &b, &e), &e);
     EXPECT_OK(store_file_new(&frontend, rig.loop, rig.root, &e), &e);
-    EXPECT_OK(store_watch(frontend, &watcher, &rig, &e), &e);
-    assert_int_equal(strmap_len(rig.seen), 2);
+    EXPECT_OK(store_watch(frontend, &store_seen_watcher, &rig.saw, &e), &e);
+    assert_int_equal(strmap_len(rig.saw.records), 2);
 
     dir = xasprintf("%s/v1", rig.root);
     remove_tree(dir);
-    UNTIL(&rig, rig.downs == 1 && rig.ups == 1 && rig.gones == 2);
-    assert_false(rig.up_at_end);            /* so that what went may be kept */
-    UNTIL(&rig, strmap_len(rig.seen) == 2); /* the worker finds out at its next life sign */
+    LOOP_UNTIL(rig.loop, rig.saw.downs == 1 && rig.saw.ups == 1 && rig.saw.gones == 2);
+    assert_false(rig.saw.up_at_end); /* so that what went may be kept */
+    LOOP_UNTIL(rig.loop,
+               strmap_len(rig.saw.records) == 2); /* the worker finds out at its next life sign */
     worker = store_free(worker);
-    UNTIL(&rig, rig.gones == 4);
-    assert_true(rig.up_at_end);
+    LOOP_UNTIL(rig.loop, rig.saw.gones == 4);
+    assert_true(rig.saw.up_at_end);
     frontend = store_free(frontend);
     rig_done(&rig);
 }

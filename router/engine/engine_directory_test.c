@@ -7,19 +7,10 @@
 
 #include "lib/net/http_client.h"
 #include "lib/net/http_server.h"
+#include "lib/net/loop_test.h"
 #include "router/engine/stock_engine.h"
 
-enum { PATIENCE_MS = 20000, PERIOD_MS = 10 };
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
+enum { PERIOD_MS = 10 };
 
 /* An engine, as a few fixed texts. */
 struct fake {
@@ -167,14 +158,14 @@ static void test_found_and_asked(void **state)
                                 "vllm:num_requests_running 3\n",
                             .tokenizes = true};
     start(&rig, "", false); /* named twice, there once */
-    UNTIL(&rig, told(&rig, "+m:a +w:a "));
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a "));
     assert_string_equal(rig.last_model, "a");
     assert_int_equal(rig.last_block_size, 32);
     assert_int_equal(rig.last_context, 4096);
     assert_int_equal(rig.last_blocks, 9);
     assert_true(rig.last.tokenizes);
     assert_null(rig.last.events);
-    UNTIL(&rig, rig.n_loads >= 2);
+    LOOP_UNTIL(rig.loop, rig.n_loads >= 2);
     assert_int_equal(rig.running, 3);
     engine_directory_count(rig.directory, &all, &up);
     assert_int_equal(all, 1);
@@ -190,15 +181,15 @@ static void test_lost_and_back_and_another(void **state)
     open_rig(&rig);
     rig.one.models = rig.other.models = "{\"data\":[{\"id\":\"a\"}]}";
     start(&rig, "", true);
-    UNTIL(&rig, told(&rig, "+m:a +w:a +w:a "));
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a +w:a "));
     assert_int_equal(rig.last_block_size, 16); /* nobody says */
     rig.one.models = NULL;
-    UNTIL(&rig, told(&rig, "+m:a +w:a +w:a -w:a "));
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a +w:a -w:a "));
     rig.other.models = "{\"data\":[{\"id\":\"b\"},{\"id\":\"c\",\"parent\":\"b\"}]}";
-    UNTIL(&rig, told(&rig, "+m:a +w:a +w:a -w:a -w:a -m:a +m:b +w:b +m:c +w:c "));
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a +w:a -w:a -w:a -m:a +m:b +w:b +m:c +w:c "));
     rig.log[0] = '\0';
     rig.one.models = "{\"data\":[{\"id\":\"b\"}]}";
-    UNTIL(&rig, told(&rig, "+w:b "));
+    LOOP_UNTIL(rig.loop, told(&rig, "+w:b "));
     close_rig(&rig);
 }
 
@@ -211,7 +202,7 @@ static void test_options_come_first(void **state)
     rig.one.models = "{\"data\":[{\"id\":\"a\"}]}";
     rig.one.metrics = "vllm:cache_config_info{block_size=\"32\"} 1\n";
     start(&rig, ",block-size=8,model=mine,kv-events=tcp://h:1,model-path=/nowhere", false);
-    UNTIL(&rig, told(&rig, "+m:mine +w:mine "));
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:mine +w:mine "));
     assert_string_equal(rig.last_model, "a");
     assert_int_equal(rig.last_block_size, 8);
     assert_string_equal(rig.last.events, "tcp://h:1");
