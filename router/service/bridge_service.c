@@ -462,7 +462,7 @@ static void on_worker_query(void *arg, struct plane_request *request)
 
 static struct plane_endpoint query_endpoint(const struct bridge *b, const struct rank *rk)
 {
-    return (struct plane_endpoint){b->ns, b->component, rk->query_endpoint, b->worker_id};
+    return (struct plane_endpoint){b->ns, b->component, rk->query_endpoint, b->worker_id, false};
 }
 
 static int start_answering(struct bridge *b, struct err *e)

@@ -18,6 +18,17 @@ enum { FIELDS_MAX = 96 };
         .flag = "host", .type = CONF_STR, .offset = AT(host), .initial = "0.0.0.0",                \
         .help = "address to listen on"                                                             \
     }
+#define REPLICA_SYNC                                                                               \
+    {.flag = "replica-sync-port",                                                                  \
+     .type = CONF_U64,                                                                             \
+     .offset = AT(replica_port),                                                                   \
+     .min = 1,                                                                                     \
+     .max = 65535,                                                                                 \
+     .help = "ZeroMQ port on which other services hear what this one places"},                     \
+    {                                                                                              \
+        .flag = "replica-sync-peers", .type = CONF_STR, .offset = AT(replica_peers),               \
+        .help = "such ports of others, \"tcp://host:port,…\""                                    \
+    }
 
 static const struct conf_field SELECT[] = {
     PORT("8092"),
@@ -44,8 +55,7 @@ static const struct conf_field SELECT[] = {
      .initial = "268435456",
      .max = 1e12,
      .help = "their memory"},
-    {.flag = "replica-sync-port", .type = CONF_STR, .offset = AT(replica_port), .help = NULL},
-    {.flag = "replica-sync-peers", .type = CONF_STR, .offset = AT(replica_peers), .help = NULL},
+    REPLICA_SYNC,
 };
 
 static const struct conf_field INDEX[] = {
@@ -77,13 +87,25 @@ static const struct conf_field INDEX[] = {
      .type = CONF_STR,
      .offset = AT(peers),
      .help = "URLs of other indexers, whose /dump is taken over at the start, a comma list"},
-    {.flag = "access-log", .type = CONF_STR, .offset = AT(access_log), .help = NULL},
-    {.flag = "trace-id-header", .type = CONF_STR, .offset = AT(trace_id_header), .help = NULL},
+    {.flag = "access-log",
+     .type = CONF_STR,
+     .offset = AT(access_log),
+     .help = "file for one line of JSON per request"},
+    {.flag = "trace-id-header",
+     .type = CONF_STR,
+     .offset = AT(trace_id_header),
+     .initial = "x-trace-id",
+     .help = "request header whose value is in it"},
+    {.flag = "access-log-local-time",
+     .type = CONF_BOOL,
+     .offset = AT(access_log_local),
+     .help = "its times are those of the local zone"},
 };
 
 static const struct conf_field SLOTS[] = {
     PORT("8091"),
     HOST,
+    REPLICA_SYNC,
 };
 
 /* Routing and logs. */
@@ -95,7 +117,8 @@ static bool is_shared(const struct conf_field *f)
     if (str_is(env, "DYN_LOG") || str_is(env, "DYN_LOGGING_JSONL"))
         return true;
     if (f->flag && (str_ends(str_from(f->flag), STR("-records")) ||
-                    str_starts(str_from(f->flag), STR("record-decisions"))))
+                    str_starts(str_from(f->flag), STR("record-decisions")) ||
+                    str_starts(str_from(f->flag), STR("router-tracking-"))))
         return true;
     return f->offset >= first && f->offset < first + sizeof(struct route_conf) &&
            !(f->flag && str_is(str_from(f->flag), "router-mode"));

@@ -16,13 +16,16 @@ struct http_options {
     char *host;
     uint64_t port, threads;
     char *peers;
+    /* select, slots */
+    uint64_t replica_port;
+    char *replica_peers;
     /* select */
     uint64_t cache_ttl_ms, cache_entries, cache_bytes;
-    char *replica_port, *replica_peers;
     /* index */
     uint64_t block_size;
     char *workers, *model_name, *routing_group;
     char *access_log, *trace_id_header;
+    bool access_log_local;
 };
 
 const struct conf_spec *select_options_spec(void);

@@ -144,6 +144,16 @@ static struct kv_group *queried_group(struct index_state *s, struct rest_call *c
 
 #define QUERY(member) offsetof(struct query, member)
 
+static int read_query(struct rest_call *c, const struct body_field *table, size_t n,
+                      struct query *ret)
+{
+    int status = rest_body(c, table, n, ret);
+
+    if (status == 0)
+        c->model = ret->model_name;
+    return status;
+}
+
 int index_on_query(void *state, struct rest_call *c)
 {
     static const struct body_field table[] = {
@@ -155,7 +165,7 @@ int index_on_query(void *state, struct rest_call *c)
         {"cache_salt", BODY_STR, QUERY(cache_salt), false},
     };
     struct query q = {.routing_group = STR("default")};
-    int status = rest_body(c, table, ARRAY_LEN(table), &q);
+    int status = read_query(c, table, ARRAY_LEN(table), &q);
     const struct kv_group *g = status ? NULL : queried_group(state, c, &q, &status);
     uint64_t *local;
     size_t n;
@@ -178,7 +188,7 @@ int index_on_query_by_hash(void *state, struct rest_call *c)
         {"cache_salt", BODY_STR, QUERY(cache_salt), false},
     };
     struct query q = {.routing_group = STR("default")};
-    int status = rest_body(c, table, ARRAY_LEN(table), &q);
+    int status = read_query(c, table, ARRAY_LEN(table), &q);
     const struct kv_group *g;
 
     if (status)

@@ -8,6 +8,7 @@
 
 #include "lib/base/log.h"
 #include "lib/net/zmq_link.h"
+#include "router/service/access_log.h"
 #include "router/service/http_options.h"
 #include "router/service/index_state.h"
 #include "router/service/peer_recovery.h"
@@ -82,7 +83,11 @@ static int on_health(void *state, struct rest_call *c)
 /* Log lines go to stderr here, which is whoever's who rotates it. */
 static int on_reopen_logs(void *state, struct rest_call *c)
 {
-    (void)state;
+    struct index_state *s = state;
+    struct err e;
+
+    if (s->access && access_log_reopen(s->access, &e) < 0)
+        return rest_error(c, 500, "%s", e.text);
     return rest_ok(c, 200);
 }
 
@@ -188,7 +193,19 @@ static void program_done(void *state)
     index_sources_free_all(&s->state);
     kv_groups_done(&s->state.groups);
     zmq_context_free(s->state.zmq);
+    access_log_close(s->state.access);
     metric_registry_free(s->state.metrics);
+}
+
+static int open_access_log(struct index_state *s, const struct http_options *o, struct err *e)
+{
+    static const struct metric_desc lost = {.name = "commutator_index_access_log_lost_total",
+                                            .help = "Lines that could not be written",
+                                            .type = METRIC_COUNTER};
+
+    return o->access_log ? access_log_open(&s->access, o->access_log, o->access_log_local,
+                                           metric_plain(metric_family(s->metrics, &lost)), e)
+                         : 0;
 }
 
 static void on_dump_event(void *group, const struct kv_event *ev)
@@ -230,11 +247,15 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     rest.metrics = s->state.metrics;
     r = zmq_context_new(&s->state.zmq, l, e);
     if (r == 0)
+        r = open_access_log(&s->state, o, e);
+    if (r == 0)
         r = peer_recovery_new(&s->state.peers, &peers, e);
     if (r == 0) {
         peer_recovery_ask(s->state.peers);
         r = add_workers(&s->state, o, e);
     }
+    rest.access = s->state.access;
+    rest.trace_header = o->trace_id_header;
     return r < 0 ? r : rest_start(&s->rest, l, &rest, e);
 }
 

@@ -182,6 +182,7 @@ int index_on_register(void *state, struct rest_call *c)
 
     if (status)
         return status;
+    c->model = rg.model_name;
     r = index_register(state, &rg, &e);
     if (r == 0)
         return rest_ok(c, 201);
@@ -205,6 +206,7 @@ int index_on_unregister(void *state, struct rest_call *c)
 
     if (status)
         return status;
+    c->model = rg.model_name;
     g = kv_groups_find(&s->groups, rg.model_name, rg.routing_group);
     LIST_FOREACH (src, &s->sources, struct index_source, link) {
         if (src->group != g || src->worker_id != rg.instance_id.v ||

@@ -14,6 +14,7 @@
 #include "router/service/rest.h"
 
 struct peer_recovery;
+struct access_log;
 struct zmq_context;
 
 enum { INDEX_SOURCES_MAX = 16384 };
@@ -32,6 +33,7 @@ struct index_source {
 struct index_state {
     struct loop *loop;
     struct zmq_context *zmq;
+    struct access_log *access; /* NULL: none */
     struct metric_registry *metrics;
     struct kv_groups groups; /* n_workers of a group counts its sources */
     struct list sources;

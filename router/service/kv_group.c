@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "lib/net/loop.h"
 #include "router/sched/affinity.h"
 #include "router/sync/kv_apply.h"
 
@@ -48,6 +49,31 @@ void kv_groups_sample(const struct kv_groups *gs)
     }
     for (size_t i = 0; i < N_CACHE_TIERS; i++)
         metric_set(gs->tier_blocks[i], (double)blocks[i]);
+}
+
+static void on_booked(struct scheduler_observer *o, const struct route_booked *b)
+{
+    const struct kv_group *g = CONTAINER_OF(o, struct kv_group, observer);
+
+    g->all->booked(g->all->arg, g, b);
+}
+
+static void on_bound(void *arg, const struct affinity_binding *b)
+{
+    const struct kv_group *g = arg;
+
+    g->all->bound(g->all->arg, g, b);
+}
+
+void kv_groups_set_replicas(struct kv_groups *gs, size_t n)
+{
+    struct str key;
+    size_t at = 0;
+    void *group;
+
+    gs->n_replicas = n;
+    while (strmap_next(gs->by_key, &at, &key, &group))
+        scheduler_set_replicas(((struct kv_group *)group)->scheduler, n);
 }
 
 static void group_free(void *group)
@@ -101,6 +127,15 @@ int kv_groups_need(struct kv_groups *gs, struct str model, struct str name, uint
         g->block_size = block_size;
         g->scheduler = scheduler_new(block_size, &gs->route);
         g->affinity = affinity_new(AFFINITY_SESSIONS_MAX);
+        if (gs->n_replicas)
+            scheduler_set_replicas(g->scheduler, gs->n_replicas);
+        if (gs->writer)
+            affinity_share(g->affinity, gs->writer, clock_wall_ms() * UINT64_C(1000000), on_bound,
+                           g);
+        if (gs->booked) {
+            g->observer.booked = on_booked;
+            scheduler_observe(g->scheduler, &g->observer);
+        }
         (void)strmap_set(gs->by_key, str_from(g->key), g);
     }
     *ret = g;

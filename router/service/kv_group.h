@@ -14,6 +14,7 @@
 #include "lib/base/metric.h"
 #include "lib/base/str.h"
 #include "lib/base/strmap.h"
+#include "router/sched/affinity.h"
 #include "router/sched/scheduler.h"
 #include "router/sync/kv_apply.h"
 #include "router/wire/kv_event.h"
@@ -26,6 +27,7 @@ struct kv_group {
     uint32_t block_size;
     struct scheduler *scheduler;
     struct affinity *affinity;
+    struct scheduler_observer observer;
     size_t n_workers;          /* kept by the owner */
     struct worker_rank dumped; /* likewise: of the last event of a dump */
     const struct kv_groups *all;
@@ -36,6 +38,12 @@ struct kv_groups {
     struct route_conf route;
     struct metric *applied[KV_CLEARED + 1][N_KV_APPLIED];
     struct metric *tier_blocks[N_CACHE_TIERS];
+    /* Told of what is placed here, in any group; NULL = nobody. Set before there are groups. */
+    void (*booked)(void *arg, const struct kv_group *g, const struct route_booked *b);
+    void *arg;
+    uint64_t writer; /* of sessions that are told; 0 = nobody is told */
+    void (*bound)(void *arg, const struct kv_group *g, const struct affinity_binding *b);
+    size_t n_replicas; /* that place requests on these workers, this one included */
 };
 
 /* Sets the gauges; before they are read. */
@@ -51,6 +59,9 @@ MUST_CHECK int kv_groups_need(struct kv_groups *gs, struct str model, struct str
                               uint32_t block_size, struct kv_group **ret, struct err *e);
 /* Frees it. */
 void kv_groups_drop(struct kv_groups *gs, struct kv_group *g);
+
+/* Of every group, and those to come. */
+void kv_groups_set_replicas(struct kv_groups *gs, size_t n);
 
 /* What an engine reports. */
 void kv_group_apply(struct kv_group *g, const struct kv_event *ev);

@@ -9,6 +9,7 @@
 #include "lib/base/metric.h"
 #include "lib/net/http_server.h"
 #include "router/frontend/explain.h"
+#include "router/service/access_log.h"
 
 enum {
     CONNECTIONS_MAX = 4096,
@@ -87,6 +88,21 @@ static void count(struct rest *r, const char *path, const char *method, int stat
         metric_add(metric_with(r->errors, path, status >= 500 ? "5xx" : "4xx"), 1);
 }
 
+static void note_access(const struct rest *r, const struct http1_request *rq,
+                        const struct rest_call *c, int status, uint64_t start_ns)
+{
+    const struct access_entry entry = {.trace_id = http1_header_get(rq, r->conf.trace_header),
+                                       .method = rq->method,
+                                       .path = rq->path,
+                                       .model = c->model,
+                                       .status = status,
+                                       .wall_ms = clock_wall_ms(),
+                                       .duration_ns = clock_now_ns() - start_ns};
+
+    if (!str_is(rq->path, "/metrics"))
+        access_log_write(r->conf.access, &entry);
+}
+
 static void dispatch(struct http_exchange *x, void *arg)
 {
     struct rest *r = arg;
@@ -108,6 +124,8 @@ static void dispatch(struct http_exchange *x, void *arg)
         status = known ? rest_error(&c, 405, "method not allowed")
                        : rest_error(&c, 404, "route not found");
     }
+    if (r->conf.access && known)
+        note_access(r, rq, &c, status, start_ns);
     http_respond(x, status, c.content_type, buf_str(&c.out));
     count(r, known ? known : "other", route ? route->method : "other", status, start_ns);
     buf_done(&c.out);

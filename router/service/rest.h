@@ -21,12 +21,14 @@
 #include "lib/net/loop.h"
 #include "router/service/body.h"
 
+struct access_log;
 struct metric_registry;
 struct rest;
 
 struct rest_call {
     struct str name; /* what stands for {} in the path, percent-decoded */
     struct str query, body;
+    struct str model;     /* that it is about, for the access log; set by the handler */
     struct json_put json; /* the answer, on `out` */
     struct buf out;
     const char *content_type; /* "application/json" unless the handler says otherwise */
@@ -48,6 +50,8 @@ struct rest_conf {
     struct metric_registry *metrics;
     const char *prefix;           /* of metrics */
     const struct log_target *log; /* where it says that it serves */
+    struct access_log *access;    /* borrowed; NULL = none. Known paths but /metrics are written */
+    const char *trace_header;     /* whose value is its trace_id */
     struct explain *explain;      /* answers /explain/{id} and /decisions; NULL = nobody does */
 };
 

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 
-enum { FIELDS_MAX = 128, SYSTEM_PORT_MAX = 65535 };
+#include "lib/base/mem.h"
+
+enum { SYSTEM_PORT_MAX = 65535 };
 
 #define AT(member) offsetof(struct route_options, member)
 
@@ -69,6 +71,7 @@ static const char *const NOT_HERE[] = {
     "http-host",
     "http-port",
     "router-mode",
+    "DYN_ENCODER_CUDA_TO_CPU_RATIO",
     "kv-cache-block-size",
     "model-root",
     "engine-url",
@@ -80,6 +83,18 @@ static const char *const NOT_HERE[] = {
     "routing-file",
     "enforce-disagg",
     "router-session-affinity-ttl-secs",
+    "router-session-affinity-mode",
+    "shared-cache-type",
+    "shared-cache-multiplier",
+    "DYN_MOONCAKE_KV_EVENTS_ENDPOINT",
+    "tls-cert-path",
+    "tls-key-path",
+    "tls-client-ca-cert-path",
+    "enable-anthropic-api",
+    "strip-anthropic-preamble",
+    "enable-streaming-tool-dispatch",
+    "enable-streaming-reasoning-dispatch",
+    "reasoning-field-name",
     "DYN_RUNTIME_INHIBITED_DURATION_SECS",
     "DYN_HTTP_BODY_LIMIT_MB",
     "COMMUTATOR_ROUTING_CONFIGMAP",
@@ -97,18 +112,18 @@ static bool is_here(const struct conf_field *f)
 
 const struct conf_spec *route_options_spec(void)
 {
-    static struct conf_field fields[FIELDS_MAX];
     static struct conf_spec spec = {
         .program = "dynamo-router route",
         .summary = "Routes the requests of other components to the workers of one endpoint.",
-        .fields = fields,
     };
+    struct conf_field *fields;
 
-    if (spec.n_fields > 0)
+    if (spec.fields)
         return &spec;
+    spec.fields = fields = xcalloc(ARRAY_LEN(OWN) + FRONTEND_CONF_SPEC.n_fields, sizeof(*fields));
     for (size_t i = 0; i < ARRAY_LEN(OWN); i++)
         fields[spec.n_fields++] = OWN[i];
-    for (size_t i = 0; i < FRONTEND_CONF_SPEC.n_fields && spec.n_fields < FIELDS_MAX; i++)
+    for (size_t i = 0; i < FRONTEND_CONF_SPEC.n_fields; i++)
         if (is_here(&FRONTEND_CONF_SPEC.fields[i]))
             fields[spec.n_fields++] = FRONTEND_CONF_SPEC.fields[i];
     return &spec;
@@ -176,13 +191,15 @@ static int parse_endpoint(struct route_options *o, struct err *e)
 int route_options_derive(struct route_options *o, struct err *e)
 {
     int64_t port;
+    int r;
 
     if (!str_parse_i64(str_from(o->system_port_text), &port) || port < -1 || port > SYSTEM_PORT_MAX)
         return err_set(e, -EINVAL, "DYN_SYSTEM_PORT: '%s' is not between -1 and %d",
                        o->system_port_text, SYSTEM_PORT_MAX);
     o->system_port = (int)port;
     o->base.route.mode = ROUTE_KV;
-    return parse_endpoint(o, e);
+    r = frontend_conf_settle_index(&o->base, e);
+    return r < 0 ? r : parse_endpoint(o, e);
 }
 
 void route_options_done(struct route_options *o)

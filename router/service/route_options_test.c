@@ -104,9 +104,29 @@ static void test_has_no_options_of_http_serving(void **state)
     done(&o);
 }
 
+/* As 1.6.1 where no policy file names others. */
+static void test_knows_the_one_selector(void **state)
+{
+    static const char *const flags[] = {"--router-prefill-policy", "--router-decode-policy"};
+    struct route_options o;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+        assert_int_equal(
+            load(&o, none, ARGS(WORD("--endpoint"), WORD("n.c.e"), WORD(flags[i]), WORD("default")),
+                 5),
+            0);
+        done(&o);
+        assert_true(load(&o, none,
+                         ARGS(WORD("--endpoint"), WORD("n.c.e"), WORD(flags[i]), WORD("nosuch")),
+                         5) < 0);
+        done(&o);
+    }
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_defaults_are_those_of_the_reference),
+    return TEST_RUN(T(test_knows_the_one_selector), T(test_defaults_are_those_of_the_reference),
                     T(test_takes_the_flags_of_both_generations),
                     T(test_refuses_what_is_no_endpoint), T(test_has_no_options_of_http_serving));
 }

@@ -12,7 +12,9 @@
 #include "router/discovery/instances.h"
 #include "router/discovery/store.h"
 #include "router/frontend/admission.h"
+#include "router/frontend/discovery_store.h"
 #include "router/frontend/explain.h"
+#include "router/frontend/indexes.h"
 #include "router/sched/scheduler.h"
 #include "router/service/program.h"
 #include "router/service/route_options.h"
@@ -20,7 +22,9 @@
 #include "router/service/system_server.h"
 #include "router/sync/kv_events.h"
 #include "router/sync/kv_intake.h"
+#include "router/sync/load_report.h"
 #include "router/sync/replica.h"
+#include "router/wire/event_bus.h"
 #include "router/wire/kv_event.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
@@ -43,6 +47,8 @@ struct route_service {
     struct kv_events *events; /* NULL: they are not followed */
     struct kv_feed *feed;
     struct replica *replica; /* NULL: nothing is shared with other routers */
+    struct load_report *report;
+    struct indexes *indexes;
     struct plane_server *server;
     struct nats_link *nats; /* of the server; NULL on other planes */
     struct system_server *system;
@@ -126,6 +132,14 @@ static bool is_ours(const struct route_service *s, const struct served_model *m)
            strcmp(m->endpoint, s->o->endpoint) == 0;
 }
 
+/* Other routers ask for the index by this name, and so does this one. */
+static void add_model(struct route_service *s, const struct served_model *m)
+{
+    if (!s->pool.served)
+        s->pool.served = xstrdup(m->name);
+    indexes_add(s->indexes, m->ns, m->component, m->name, s->pool.scheduler);
+}
+
 static void on_instances(void *arg, const struct instances_event *ev)
 {
     struct route_service *s = arg;
@@ -134,10 +148,18 @@ static void on_instances(void *arg, const struct instances_event *ev)
         strcmp(ev->channel->ns, s->o->worker_ns) == 0 &&
         strcmp(ev->channel->component, s->o->component) == 0 &&
         strcmp(ev->channel->topic, TOPIC_ACTIVE_SEQUENCES) == 0)
-        replica_router_gone(s->replica, ev->channel->publisher_id);
+        replica_publisher_gone(s->replica, ev->channel->publisher_id);
     if (ev->channel)
         event_channel_follow(kv_events_bus(s->events), ev->channel, ev->change == CHANNEL_ADDED);
-    if (!ev->model || !ev->worker || !is_ours(s, ev->model))
+    if (ev->index)
+        indexes_event(s->indexes, ev);
+    if (!ev->model || !is_ours(s, ev->model))
+        return;
+    if (ev->change == MODEL_ADDED)
+        add_model(s, ev->model);
+    else if (ev->change == MODEL_REMOVED)
+        indexes_remove(s->indexes, s->pool.scheduler);
+    if (!ev->worker)
         return;
     if (ev->change == WORKER_REMOVED)
         remove_worker(s, ev->worker);
@@ -161,6 +183,27 @@ static int start_replica(struct route_service *s, struct err *e)
     return replica_start(&s->replica, &conf, e);
 }
 
+static int start_report(struct route_service *s, struct err *e)
+{
+    const struct load_report_conf conf = {.loop = s->loop,
+                                          .bus = kv_events_bus(s->events),
+                                          .scheduler = s->pool.scheduler,
+                                          .ns = s->o->worker_ns};
+
+    return load_report_start(&s->report, &conf, e);
+}
+
+/* Publishers of ours on ZeroMQ: other routers find them by their records. */
+static void on_announce(void *arg, const struct event_channel_info *ch, bool there)
+{
+    struct route_service *s = arg;
+    struct err e;
+
+    if (event_channel_announce(s->store, ch, there, &e) < 0)
+        log_warn(&LG, "other routers do not hear this one", LOG_STR("topic", ch->topic),
+                 LOG_STR("why", e.text));
+}
+
 static int start_events(struct route_service *s, struct err *e)
 {
     const struct kv_feed_conf feed = {s->pool.scheduler, s->o->worker_ns, s->o->component,
@@ -173,9 +216,13 @@ static int start_events(struct route_service *s, struct err *e)
     conf.loop = s->loop;
     conf.plane = s->pool.plane;
     conf.metrics = s->metrics;
+    conf.announce = on_announce;
+    conf.arg = s;
     r = kv_events_start(&s->events, &conf, e);
     if (r == 0 && s->o->base.replica_sync)
         r = start_replica(s, e);
+    if (r == 0)
+        r = start_report(s, e);
     return r < 0 ? r : kv_feed_start(&s->feed, s->events, &feed, e);
 }
 
@@ -234,40 +281,6 @@ static void serve_overlap_scores(void *arg, struct plane_request *rq)
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
-static int open_store(struct route_service *s, struct err *e)
-{
-    const struct frontend_conf *c = &s->o->base;
-    const struct kube_config_env env = {getenv("KUBECONFIG"), getenv("KUBERNETES_SERVICE_HOST"),
-                                        getenv("KUBERNETES_SERVICE_PORT")};
-    int r;
-
-    switch (frontend_conf_discovery(c)) {
-    case DISCOVERY_KUBERNETES:
-        if (!c->pod_name || !c->pod_uid)
-            return err_set(e, -EINVAL, "Kubernetes discovery needs POD_NAME and POD_UID");
-        r = kube_config_load(&s->kube, &env, e);
-        return r < 0 ? r
-                     : store_kube_new(
-                           &s->store, s->loop,
-                           &(struct store_kube_conf){.config = s->kube,
-                                                     .ns = c->pod_namespace,
-                                                     .pod_name = c->pod_name,
-                                                     .pod_uid = c->pod_uid,
-                                                     .own_pod = c->pod_name,
-                                                     .mismatch_ms = c->discovery_mismatch_ms},
-                           e);
-    case DISCOVERY_FILE:
-        return store_file_new(&s->store, s->loop, c->file_kv, e);
-    case DISCOVERY_ETCD:
-        return store_etcd_new(&s->store, s->loop, &c->etcd, e);
-    case DISCOVERY_MEM:
-        break;
-    }
-    return err_set(e, -ENOTSUP,
-                   "discovery: mem shows nobody the workers of another process; use kubernetes, "
-                   "etcd or file");
-}
-
 static struct record record_of(const struct route_service *s, size_t i)
 {
     return (struct record){.kind = RECORD_ENDPOINT,
@@ -288,7 +301,7 @@ static void on_published(void *arg, int r, const char *why)
 
 static struct plane_endpoint endpoint_of(const struct route_service *s, size_t i)
 {
-    return (struct plane_endpoint){s->o->ns, COMPONENT, ENDPOINTS[i], s->store->instance_id};
+    return (struct plane_endpoint){s->o->ns, COMPONENT, ENDPOINTS[i], s->store->instance_id, false};
 }
 
 static int publish_endpoints(struct route_service *s, struct err *e)
@@ -335,6 +348,36 @@ static void withdraw_endpoints(struct route_service *s)
     s->registered = false;
 }
 
+static int start_indexes(struct route_service *s, struct err *e)
+{
+    const struct indexes_conf conf = {.loop = s->loop,
+                                      .options = &s->o->base,
+                                      .program = "dynamo-router",
+                                      .plane = s->pool.plane,
+                                      .server = s->server,
+                                      .store = s->store,
+                                      .metrics = s->metrics,
+                                      .router_id = random_u64()};
+    int r = indexes_start(&s->indexes, &conf, e);
+
+    if (r == 0)
+        s->pool.remote = indexes_remote(s->indexes);
+    return r;
+}
+
+static const char *env_of_process(const char *name)
+{
+    return getenv(name);
+}
+
+static int open_store(struct route_service *s, struct err *e)
+{
+    const struct store_ways ways = {
+        .loop = s->loop, .env = env_of_process, .publishes = true, .needs_pod = true};
+
+    return store_open(&s->store, &s->kube, NULL, &s->o->base, &ways, e);
+}
+
 static int start_discovery(struct route_service *s, struct err *e)
 {
     struct instances_conf conf = {.ns_filter = s->o->worker_ns,
@@ -342,10 +385,8 @@ static int start_discovery(struct route_service *s, struct err *e)
                                   .keep_down_ms = s->o->base.discovery_keep_down_ms,
                                   .event = on_instances,
                                   .arg = s};
-    int r = open_store(s, e);
+    int r = instances_new(&s->instances, s->loop, s->store, &conf, e);
 
-    if (r == 0)
-        r = instances_new(&s->instances, s->loop, s->store, &conf, e);
     return r < 0 ? err_wrap(e, r, "discovery") : register_endpoints(s, e);
 }
 
@@ -468,14 +509,21 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
     s->deadline = timer_new(l, on_deadline, s);
     init_metrics(s);
     s->pool.model = o->component;
+    s->pool.ns = o->worker_ns;
     explain = explain_conf_of(&o->base, l, s->metrics);
     r = explain_new(&s->pool.explain, &explain, e);
+    if (r == 0)
+        r = tracking_load(&s->pool.tracking, &o->base.tracking, e);
     if (r == 0)
         r = start_queue(s, e);
     if (r == 0)
         r = start_planes(s, e);
     if (r == 0)
-        r = start_events(s, e);
+        r = open_store(s, e);
+    if (r == 0)
+        r = start_indexes(s, e);
+    if (r == 0)
+        r = start_events(s, e); /* its publishers have records */
     if (r == 0)
         r = start_discovery(s, e);
     if (r == 0)
@@ -500,6 +548,7 @@ void route_service_stop(struct route_service *s, loop_fn stopped, void *arg)
     s->stopped = stopped;
     s->stopped_arg = arg;
     withdraw_endpoints(s);
+    indexes_withdraw(s->indexes);
     timer_start(s->linger, LINGER_MS);
     timer_start(s->deadline, s->o->base.drain_ms);
 }
@@ -517,8 +566,10 @@ struct route_service *route_service_free(struct route_service *s)
     explain_free(s->pool.explain);
     instances_free(s->instances);
     replica_free(s->replica);
+    load_report_free(s->report);
     kv_feed_free(s->feed);
     kv_events_free(s->events);
+    indexes_free(s->indexes);
     plane_server_free(s->server);
     plane_client_free(s->pool.plane);
     nats_link_free(s->nats);
@@ -533,6 +584,8 @@ struct route_service *route_service_free(struct route_service *s)
     admission_free(s->pool.admission);
     admission_rules_free(s->rules);
     scheduler_free(s->pool.scheduler);
+    free(s->pool.served);
+    tracking_free(s->pool.tracking);
     for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++)
         free(s->addresses[i]);
     metric_registry_free(s->metrics);

@@ -12,10 +12,12 @@
 #include "router/frontend/explain.h"
 #include "router/kv/block_hash.h"
 #include "router/sched/scheduler.h"
+#include "router/kv/tracking_hash.h"
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
 #include "router/service/overlap_scores.h"
 #include "router/service/routed_request.h"
+#include "router/sync/remote_index.h"
 #include "router/wire/engine_output.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
@@ -39,7 +41,12 @@ struct route_stream {
     struct arena *arena;
     struct routed_request in;
     uint64_t *local, *sequence;
+    uint64_t *tracked; /* NULL = as sequence */
     size_t n_blocks;
+    struct remote_lookup *lookup; /* of another router's index, and what it said if it was asked */
+    struct prompt_matches matches;
+    bool asked;
+    void (*next)(struct route_stream *s); /* once it has answered */
     struct admission_ticket ticket;
     uint64_t failed[ATTEMPTS];
     size_t n_failed, n_items;
@@ -57,6 +64,22 @@ struct route_stream {
 
 /* --- routing ---------------------------------------------------------------------------------- */
 
+/* Routers with the same key agree; what an adapter or a cache of its own is called is in the seed. */
+static void hash_for_tracker(struct route_stream *s, uint32_t block_size)
+{
+    const struct tracking_scope scope = {.model = str_from(s->pool->model),
+                                         .routing_group = str_from(s->pool->ns),
+                                         .block_size = block_size,
+                                         .cache_namespace =
+                                             str_slice(&s->in.hash_seed, sizeof(s->in.hash_seed))};
+
+    if (!s->pool->tracking)
+        return;
+    s->tracked = arena_alloc(s->arena, (s->n_blocks + 1) * sizeof(*s->tracked));
+    (void)tracking_hash_sequence(s->pool->tracking, &scope, s->in.tokens, s->in.n_tokens,
+                                 s->tracked);
+}
+
 static void hash_prompt(struct route_stream *s)
 {
     uint32_t block_size = scheduler_block_size(s->pool->scheduler);
@@ -67,6 +90,7 @@ static void hash_prompt(struct route_stream *s)
     s->n_blocks = block_hash_local_seeded(s->in.hash_seed, s->in.tokens, s->in.n_tokens, block_size,
                                           s->local);
     block_hash_sequence(s->local, s->n_blocks, s->sequence);
+    hash_for_tracker(s, block_size);
 }
 
 static double or_nan(struct opt_f64 o)
@@ -94,12 +118,14 @@ static struct route_request query(const struct route_stream *s)
     return (struct route_request){.id = request_id(s),
                                   .local = s->local,
                                   .sequence = s->sequence,
+                                  .tracked = s->tracked,
                                   .n_blocks = s->n_blocks,
                                   .isl = (uint32_t)in->n_tokens,
                                   .pinned = in->backend_instance_id.set,
                                   .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
                                   .exclude = s->failed,
                                   .n_exclude = s->n_failed,
+                                  .matches = s->asked ? &s->matches : NULL,
                                   .overlap_weight = or_nan(in->overlap_weight),
                                   .temperature = or_nan(in->temperature),
                                   .now_ns = clock_now_ns(),
@@ -139,6 +165,29 @@ static void note_end(struct route_stream *s, enum decision_end how)
     s->decision_seq = 0;
 }
 
+static struct remote_prompt remote_prompt(const struct route_stream *s)
+{
+    const struct route_pool *p = s->pool;
+
+    return (struct remote_prompt){.ns = p->ns,
+                                  .component = p->model,
+                                  .model = str_from(p->served),
+                                  .local = s->local,
+                                  .sequence = s->sequence,
+                                  .n_blocks = s->n_blocks,
+                                  .by_writes =
+                                      scheduler_conf(p->scheduler)->remote == ROUTE_REMOTE_WRITES};
+}
+
+/* Where the index goes by placements it is told of ours. */
+static void write_placement(const struct route_stream *s)
+{
+    const struct remote_prompt p = remote_prompt(s);
+
+    if (s->booking && s->pool->remote && s->pool->served && p.by_writes && p.n_blocks)
+        remote_index_write(s->pool->remote, &p, s->decision.candidates[s->decision.chosen].worker);
+}
+
 static int route(struct route_stream *s, bool query_only)
 {
     struct route_request q = query(s);
@@ -147,8 +196,13 @@ static int route(struct route_stream *s, bool query_only)
     q.query_only = query_only;
     r = scheduler_route(s->pool->scheduler, &q, &s->decision, &s->booking);
     note_decision(s, &q, r);
-    if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO))
+    if (r == 0)
+        write_placement(s);
+    if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO)) {
+        log_hold();
         route_decision_trace(&s->decision, trace_line, s);
+        log_release();
+    }
     return r;
 }
 
@@ -178,6 +232,8 @@ static void stream_free(struct route_stream *s)
     struct route_pool *p = s->pool;
 
     note_end(s, DECISION_CLIENT_GONE); /* nobody has said otherwise */
+    s->lookup = remote_lookup_free(s->lookup);
+    prompt_matches_done(&s->matches);
     admission_leave(&s->ticket);
     s->stream = plane_stream_cancel(s->stream);
     s->booking = booking_end(s->booking, clock_now_ns(), false);
@@ -498,6 +554,33 @@ static void admit(struct route_stream *s)
     }
 }
 
+/* --- another router's index -------------------------------------------------------------------- */
+
+static void on_answer(void *arg)
+{
+    struct route_stream *s = arg;
+
+    s->next(s);
+}
+
+/* Goes on with @next, which may end it: now, or once the router that keeps the index has answered. */
+static void look_up(struct route_stream *s, void (*next)(struct route_stream *s))
+{
+    static const struct plane_request_handlers handlers = {.cancelled = on_cancelled,
+                                                           .drained = on_caller_drained};
+    const struct route_pool *p = s->pool;
+    const struct remote_prompt prompt = remote_prompt(s);
+
+    plane_request_set_handlers(s->request, &handlers, s);
+    if (p->remote && p->served && s->n_blocks) {
+        s->asked = true;
+        s->next = next;
+        s->lookup = remote_lookup_start(p->remote, &prompt, &s->matches, on_answer, s);
+    }
+    if (!s->lookup)
+        next(s);
+}
+
 /* --- entry ------------------------------------------------------------------------------------ */
 
 static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq)
@@ -517,8 +600,6 @@ static struct route_stream *stream_new(struct route_pool *p, struct plane_reques
 
 void route_stream_serve(struct route_pool *p, struct plane_request *rq)
 {
-    static const struct plane_request_handlers handlers = {.cancelled = on_cancelled,
-                                                           .drained = on_caller_drained};
     struct route_stream *s = stream_new(p, rq);
     struct err e;
 
@@ -531,8 +612,7 @@ void route_stream_serve(struct route_pool *p, struct plane_request *rq)
         return;
     }
     hash_prompt(s);
-    plane_request_set_handlers(rq, &handlers, s);
-    admit(s);
+    look_up(s, admit);
 }
 
 /* For who only asks; NULL when that failed, and was told. */
@@ -557,15 +637,11 @@ static void answer(struct route_stream *s, struct str item)
     stream_free(s);
 }
 
-void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
+static void tell_best_worker(struct route_stream *s)
 {
-    struct route_stream *s = question_new(p, rq);
     AUTO(buf_done) struct buf out = BUF_NULL;
-    int r;
+    int r = route(s, true);
 
-    if (!s)
-        return;
-    r = route(s, true);
     if (r != 0) {
         fail(s, outcome_text(r));
         return;
@@ -574,23 +650,36 @@ void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
     answer(s, buf_str(&out));
 }
 
-/* No decision, and none is noted. */
-void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq)
+void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
 {
     struct route_stream *s = question_new(p, rq);
+
+    if (s)
+        look_up(s, tell_best_worker);
+}
+
+/* No decision, and none is noted. */
+static void tell_overlap_scores(struct route_stream *s)
+{
+    struct route_pool *p = s->pool;
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct json_put j = json_put_on(&out);
-    struct route_request q;
+    struct route_request q = query(s);
     int r;
 
-    if (!s)
-        return;
-    q = query(s);
     q.query_only = true;
     r = scheduler_route(p->scheduler, &q, &s->decision, &s->booking);
     (void)r;
     overlap_scores_put(&j, scheduler_block_size(p->scheduler), s->n_blocks, &s->decision);
     answer(s, buf_str(&out));
+}
+
+void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq)
+{
+    struct route_stream *s = question_new(p, rq);
+
+    if (s)
+        look_up(s, tell_overlap_scores);
 }
 
 void route_streams_abort(struct route_pool *p)

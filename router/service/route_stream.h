@@ -27,17 +27,23 @@ struct explain;
 struct json_put;
 struct plane_client;
 struct plane_request;
+struct remote_index;
 struct scheduler;
+struct tracking_key;
 
 /* What the requests of one router share. */
 struct route_pool {
     struct loop *loop;
     struct plane_client *plane;
     struct scheduler *scheduler;
-    struct admission *admission; /* who has to wait */
-    struct explain *explain;     /* remembers decisions */
-    const char *model;           /* what they are of, in its words */
-    struct map64 addresses;      /* worker id -> text owned by the pool */
+    struct admission *admission;   /* who has to wait */
+    struct explain *explain;       /* remembers decisions */
+    const char *model;             /* what they are of, in its words */
+    const char *ns;                /* of the workers */
+    char *served;                  /* the model's name in discovery; NULL = not known yet */
+    struct remote_index *remote;   /* where the index is kept; NULL = here */
+    struct tracking_key *tracking; /* names blocks of bookings; NULL = public identities */
+    struct map64 addresses;        /* worker id -> text owned by the pool */
     struct list streams;
     size_t n_streams;
     bool track_output_blocks;

@@ -3,11 +3,13 @@
  * Choosing a worker for a gateway (router.md §8.3). Statuses and members are those of ai-dynamo
  * 1.6.1.
  */
+#include <errno.h>
 #include <math.h>
 
 #include "lib/base/digest.h"
 #include "router/frontend/explain.h"
 #include "router/kv/block_hash.h"
+#include "router/kv/tracking_hash.h"
 #include "router/sched/affinity.h"
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
@@ -56,11 +58,13 @@ struct choice {
     struct body body;
     struct kv_group *group;
     struct prompt prompt;
-    bool no_prefill_tokens; /* the prompt counts for nothing */
+    bool no_prefill_tokens;     /* the prompt counts for nothing */
+    const uint32_t *to_compute; /* or for so many tokens; NULL = for what is not cached */
     struct route_decision decision;
     struct booking *booking;
     bool only_looks;       /* not worth a record */
     uint64_t decision_seq; /* its record */
+    struct str session;    /* that it was bound for */
 };
 
 static void choice_done(struct choice *ch)
@@ -113,6 +117,11 @@ static int read_prompt(struct choice *ch)
 {
     const struct body *b = &ch->body;
     uint32_t block_size = ch->group->block_size;
+    const struct tracking_scope scope = {.model = str_from(ch->group->model),
+                                         .routing_group = str_from(ch->group->name),
+                                         .block_size = block_size,
+                                         .cache_namespace = b->cache_salt,
+                                         .lora_name = b->lora_name};
     size_t n = b->token_ids.len / block_size;
     uint64_t *local, *sequence;
 
@@ -122,7 +131,11 @@ static int read_prompt(struct choice *ch)
     sequence = arena_alloc(ch->c->arena, (n + 1) * sizeof(*sequence));
     (void)block_hash_local_seeded(block_hash_seed(b->lora_name, b->cache_salt), b->token_ids.ptr,
                                   b->token_ids.len, block_size, local);
-    block_hash_sequence(local, n, sequence);
+    if (ch->s->tracking)
+        (void)tracking_hash_sequence(ch->s->tracking, &scope, b->token_ids.ptr, b->token_ids.len,
+                                     sequence);
+    else
+        block_hash_sequence(local, n, sequence);
     ch->prompt = (struct prompt){local, sequence, n, (uint32_t)b->token_ids.len};
     return 0;
 }
@@ -174,7 +187,7 @@ static int read_details(struct choice *ch, struct pin *pin, struct override *ove
 {
     static const struct body_field pins[] = {
         {"worker_id", BODY_U64, offsetof(struct pin, worker_id), true},
-        {"dp_rank", BODY_U32, offsetof(struct pin, dp_rank), false}};
+        {"dp_rank", BODY_U32, offsetof(struct pin, dp_rank), true}};
     static const struct body_field overrides[] = {
         {"overlap_score_weight", BODY_F64, offsetof(struct override, weight), false},
         {"router_temperature", BODY_F64, offsetof(struct override, temperature), false}};
@@ -186,6 +199,9 @@ static int read_details(struct choice *ch, struct pin *pin, struct override *ove
     if (r == 0 && ch->body.router_config_override.ptr)
         r = body_parse(ch->c->arena, ch->body.router_config_override, overrides,
                        ARRAY_LEN(overrides), over, &e);
+    if (r == 0 && ((over->weight.set && over->weight.v < 0) ||
+                   (over->temperature.set && over->temperature.v < 0)))
+        r = err_set(&e, -EINVAL, "router_config_override must not be negative");
     return r ? rest_error(ch->c, 422, "the body is not as expected: %s", e.text) : 0;
 }
 
@@ -234,10 +250,12 @@ static struct str session_of(const struct choice *ch, const struct route_request
     return affinity_ttl_ns(ch) && !q->pinned ? ch->body.session_id : STR_NULL;
 }
 
-static void bind_session(const struct choice *ch, struct str session)
+static void bind_session(struct choice *ch, struct str session)
 {
-    if (affinity_ttl_ns(ch))
-        (void)affinity_bind(ch->group->affinity, session, chosen(ch)->worker, clock_now_ns());
+    if (!affinity_ttl_ns(ch))
+        return;
+    (void)affinity_bind(ch->group->affinity, session, chosen(ch)->worker, clock_now_ns());
+    ch->session = session;
 }
 
 static void find_binding(const struct choice *ch, struct route_request *q)
@@ -257,6 +275,7 @@ static int decide(struct choice *ch, const struct worker_rank *pin, bool query_o
                               .sequence = p->sequence,
                               .n_blocks = p->n_blocks,
                               .isl = MAX(p->isl, 1u),
+                              .to_compute = ch->to_compute,
                               .no_prefill_tokens = ch->no_prefill_tokens,
                               .query_only = query_only,
                               .now_ns = clock_now_ns(),
@@ -403,8 +422,11 @@ static int may_reserve(struct choice *ch)
 
 static void keep(struct choice *ch)
 {
-    select_reservation_add(ch->s, ch->body.selection_id, ch->group, chosen(ch)->worker.worker_id,
-                           TAKE(ch->booking), ch->decision_seq);
+    struct reservation *r = select_reservation_add(ch->s, ch->body.selection_id, ch->group,
+                                                   chosen(ch)->worker, TAKE(ch->booking));
+
+    r->decision_seq = ch->decision_seq;
+    r->session = affinity_hold(ch->group->affinity, ch->session);
 }
 
 int select_select_and_reserve(void *state, struct rest_call *c)
@@ -472,9 +494,10 @@ static int replay(struct choice *ch)
     return status;
 }
 
-/* Such a reservation counts its prompt only where it says that there is something to compute. */
+/* Such a reservation counts for what it says that there is to compute, else for nothing. */
 static int reserve_explicit(struct choice *ch)
 {
+    uint32_t to_compute = (uint32_t)ch->body.effective_prefill_tokens.v;
     struct worker_rank w = {ch->body.worker_id.v, (uint32_t)ch->body.dp_rank.v};
     const struct select_worker *worker;
     int status = may_reserve(ch);
@@ -483,7 +506,7 @@ static int reserve_explicit(struct choice *ch)
         status = find_group(ch);
     if (status)
         return status;
-    ch->no_prefill_tokens = ch->body.effective_prefill_tokens.v == 0;
+    ch->no_prefill_tokens = to_compute == 0;
     worker = select_worker_schedulable(ch->s, w.worker_id);
     if (!worker || worker->group != ch->group)
         return rest_error(ch->c, 404,
@@ -493,7 +516,16 @@ static int reserve_explicit(struct choice *ch)
     if (!ch->body.dp_rank.set)
         w.dp_rank = worker_spec_first_rank(&worker->spec);
     status = read_prompt(ch);
-    return status ? status : decide(ch, &w, false);
+    if (status == 0 && to_compute > ch->prompt.isl)
+        return rest_error(ch->c, 400,
+                          "effective_prefill_tokens (%u) must not exceed isl_tokens (%u)",
+                          to_compute, ch->prompt.isl);
+    if (status)
+        return status;
+    ch->to_compute = &to_compute;
+    status = decide(ch, &w, false);
+    ch->to_compute = NULL;
+    return status;
 }
 
 int select_reserve(void *state, struct rest_call *c)

@@ -5,6 +5,7 @@
 #include "router/frontend/explain.h"
 #include "router/sched/sequences.h"
 #include "router/service/select_state.h"
+#include "router/service/service_peers.h"
 
 /* --- keeping ---------------------------------------------------------------------------------- */
 
@@ -21,20 +22,21 @@ static void touch(struct select_state *s, struct reservation *r)
     booking_touch(r->booking, clock_now_ns());
 }
 
-void select_reservation_add(struct select_state *s, struct str id, struct kv_group *g,
-                            uint64_t worker_id, struct booking *take_booking, uint64_t decision_seq)
+struct reservation *select_reservation_add(struct select_state *s, struct str id,
+                                           struct kv_group *g, struct worker_rank worker,
+                                           struct booking *take_booking)
 {
     struct reservation *r = xcalloc(1, sizeof(*r));
 
     r->id = str_dup(id);
     r->booking = take_booking;
     r->group = g;
-    r->worker_id = worker_id;
-    r->decision_seq = decision_seq;
+    r->worker = worker;
     r->t_start_ns = clock_now_ns();
     list_append(&s->oldest_first, &r->link);
     r->touched_ms = select_now_ms(s);
     (void)strmap_set(s->reservations, id, r);
+    return r;
 }
 
 /* What the gateway has told of how it went. */
@@ -49,9 +51,11 @@ static void note_end(struct select_state *s, const struct reservation *r, bool o
     explain_ended(s->explain, r->decision_seq, &o);
 }
 
-static void end(struct select_state *s, struct reservation *r, bool ok)
+void select_reservation_end(struct select_state *s, struct reservation *r, bool ok)
 {
-    note_end(s, r, ok);
+    if (!r->heard)
+        note_end(s, r, ok);
+    affinity_release(r->group->affinity, &r->session, clock_now_ns());
     (void)strmap_remove(s->reservations, str_from(r->id));
     list_remove(&r->link);
     (void)booking_end(r->booking, clock_now_ns(), ok);
@@ -62,8 +66,8 @@ static void end(struct select_state *s, struct reservation *r, bool ok)
 void select_reservations_drop_worker(struct select_state *s, uint64_t worker_id)
 {
     LIST_FOREACH (r, &s->oldest_first, struct reservation, link)
-        if (r->worker_id == worker_id)
-            end(s, r, false);
+        if (r->worker.worker_id == worker_id)
+            select_reservation_end(s, r, false);
 }
 
 /* A gateway that forgot, or died: without this its reservations would weigh for ever. */
@@ -76,7 +80,7 @@ void select_reservations_expire(struct select_state *s)
     LIST_FOREACH (r, &s->oldest_first, struct reservation, link) {
         if (r->touched_ms + s->expiry_ms > now_ms)
             return;
-        end(s, r, false);
+        select_reservation_end(s, r, false);
         metric_add(s->expired, 1);
     }
 }
@@ -84,7 +88,15 @@ void select_reservations_expire(struct select_state *s)
 void select_reservations_free_all(struct select_state *s)
 {
     LIST_FOREACH (r, &s->oldest_first, struct reservation, link)
-        end(s, r, false);
+        select_reservation_end(s, r, false);
+}
+
+void select_reservation_prefilled(struct select_state *s, struct reservation *r)
+{
+    if (!r->t_first_ns)
+        r->t_first_ns = clock_now_ns();
+    booking_first_token(r->booking, clock_now_ns());
+    touch(s, r);
 }
 
 /* --- routes ----------------------------------------------------------------------------------- */
@@ -101,10 +113,8 @@ int select_prefill_complete(void *state, struct rest_call *c)
 
     if (!r)
         return not_found(c);
-    if (!r->t_first_ns)
-        r->t_first_ns = clock_now_ns();
-    booking_first_token(r->booking, clock_now_ns());
-    touch(s, r);
+    select_reservation_prefilled(s, r);
+    service_peers_tell(s->replicas, r->group, c->name, r->worker, SEQUENCE_PREFILL_DONE);
     return rest_ok(c, 200);
 }
 
@@ -135,7 +145,8 @@ int select_release(void *state, struct rest_call *c)
 
     if (!r)
         return not_found(c);
-    end(s, r, true);
+    service_peers_tell(s->replicas, r->group, c->name, r->worker, SEQUENCE_FREE);
+    select_reservation_end(s, r, true);
     return rest_ok(c, 200);
 }
 

@@ -3,8 +3,6 @@
  * The selection service (router.md §8.3): `python -m dynamo.select_service`. Its workers are
  * registered over HTTP, their KV events come from the engines themselves.
  */
-#include <errno.h>
-
 #include "lib/base/log.h"
 #include "lib/net/zmq_link.h"
 #include "router/frontend/explain.h"
@@ -13,6 +11,7 @@
 #include "router/service/program.h"
 #include "router/service/select_state.h"
 #include "router/service/selection_cache.h"
+#include "router/service/service_peers.h"
 
 static const struct log_target LG = {"commutator::router::select"};
 
@@ -54,17 +53,19 @@ static int on_metrics(void *state, struct rest_call *c)
     return rest_metrics(c, s->metrics);
 }
 
-static int on_replica_peers(void *state, struct rest_call *c)
+static int on_replica_list(void *state, struct rest_call *c)
 {
-    (void)state;
-    buf_put_cstr(&c->out, "[]");
-    return 200;
+    return service_peers_list(((struct select_state *)state)->replicas, c);
 }
 
-static int on_replica_change(void *state, struct rest_call *c)
+static int on_replica_register(void *state, struct rest_call *c)
 {
-    (void)state;
-    return rest_error(c, 409, "replica sync is disabled");
+    return service_peers_register(((struct select_state *)state)->replicas, c);
+}
+
+static int on_replica_deregister(void *state, struct rest_call *c)
+{
+    return service_peers_deregister(((struct select_state *)state)->replicas, c);
 }
 
 static const struct rest_route ROUTES[] = {
@@ -85,9 +86,9 @@ static const struct rest_route ROUTES[] = {
     {"GET", "/health", on_health},
     {"GET", "/ready", select_ready},
     {"GET", "/metrics", on_metrics},
-    {"GET", "/replica_sync/peers", on_replica_peers},
-    {"POST", "/replica_sync/register_peer", on_replica_change},
-    {"POST", "/replica_sync/deregister_peer", on_replica_change},
+    {"GET", "/replica_sync/peers", on_replica_list},
+    {"POST", "/replica_sync/register_peer", on_replica_register},
+    {"POST", "/replica_sync/deregister_peer", on_replica_deregister},
 };
 
 /* --- start ------------------------------------------------------------------------------------ */
@@ -149,6 +150,7 @@ static void program_done(void *state)
     rest_free(s->rest);
     timer_free(s->expire);
     peer_recovery_free(s->state.peers);
+    s->state.replicas = service_peers_free(s->state.replicas);
     select_reservations_free_all(&s->state);
     explain_free(s->state.explain);
     select_workers_free_all(&s->state);
@@ -157,6 +159,7 @@ static void program_done(void *state)
     selection_cache_free(s->state.pending);
     zmq_context_free(s->state.zmq);
     metric_registry_free(s->state.metrics);
+    tracking_free(s->state.tracking);
 }
 
 static int program_start(void *state, struct loop *l, void *conf, struct err *e)
@@ -184,9 +187,11 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     explain = explain_conf_of(&o->base, l, s->state.metrics);
     s->expire = timer_new(l, on_expire, s);
     timer_start_repeat(s->expire, EXPIRE_EVERY_MS);
-    if (o->replica_port || o->replica_peers)
-        return err_set(e, -ENOTSUP, "--replica-sync-port and --replica-sync-peers are not served");
     r = zmq_context_new(&s->state.zmq, l, e);
+    if (r == 0)
+        r = select_replicas_start(&s->state, o, e);
+    if (r == 0)
+        r = tracking_load(&s->state.tracking, &o->base.tracking, e);
     if (r == 0)
         r = explain_new(&s->state.explain, &explain, e);
     if (r == 0)

@@ -12,13 +12,17 @@
 #include "lib/base/metric.h"
 #include "lib/base/strmap.h"
 #include "lib/net/loop.h"
+#include "router/sched/affinity.h"
 #include "router/service/kv_group.h"
 #include "router/service/rest.h"
 #include "router/service/worker_spec.h"
 
 struct kv_listener;
 struct explain;
+struct http_options;
 struct peer_recovery;
+struct service_peers;
+struct tracking_key;
 struct selection_cache;
 struct zmq_context;
 
@@ -38,8 +42,11 @@ struct reservation {
     char *id;
     struct booking *booking;
     struct kv_group *group;
-    uint64_t worker_id, touched_ms;
-    uint64_t decision_seq; /* record of its choice */
+    struct worker_rank worker;
+    uint64_t touched_ms;
+    struct affinity_hold session;
+    bool heard;            /* of a peer that placed it */
+    uint64_t decision_seq; /* record of its choice, where it was made here */
     uint64_t t_start_ns, t_first_ns;
 };
 
@@ -53,8 +60,10 @@ struct select_state {
     struct list oldest_first;    /* reservations */
     uint64_t expiry_ms;          /* of reservations without a sign of life, 0 = never */
     struct selection_cache *pending;
-    struct peer_recovery *peers; /* NULL: none */
-    struct explain *explain;     /* remembers decisions */
+    struct peer_recovery *peers;    /* NULL: none */
+    struct service_peers *replicas; /* NULL: none */
+    struct explain *explain;        /* remembers decisions */
+    struct tracking_key *tracking;  /* names blocks of bookings; NULL = public identities */
     struct metric *gauge_workers, *gauge_schedulable, *gauge_reservations, *gauge_pending;
     struct metric *expired;
 };
@@ -86,10 +95,13 @@ int select_overlap_scores(void *state, struct rest_call *c);
 /* --- select_reservations.c: what is reserved --- */
 
 struct reservation *select_reservation_find(const struct select_state *s, struct str id);
-/* Takes the booking. */
-void select_reservation_add(struct select_state *s, struct str id, struct kv_group *g,
-                            uint64_t worker_id, struct booking *take_booking,
-                            uint64_t decision_seq);
+/* Takes the booking. The caller may say more of it. */
+struct reservation *select_reservation_add(struct select_state *s, struct str id,
+                                           struct kv_group *g, struct worker_rank worker,
+                                           struct booking *take_booking);
+/* Without a word to peers. */
+void select_reservation_end(struct select_state *s, struct reservation *r, bool ok);
+void select_reservation_prefilled(struct select_state *s, struct reservation *r);
 void select_reservations_drop_worker(struct select_state *s, uint64_t worker_id);
 void select_reservations_expire(struct select_state *s);
 void select_reservations_free_all(struct select_state *s);
@@ -97,3 +109,8 @@ int select_prefill_complete(void *state, struct rest_call *c);
 int select_output_block(void *state, struct rest_call *c);
 int select_release(void *state, struct rest_call *c);
 int select_loads(void *state, struct rest_call *c);
+
+/* --- select_replicas.c: what peers tell, and are told --- */
+
+MUST_CHECK int select_replicas_start(struct select_state *s, const struct http_options *o,
+                                     struct err *e);

@@ -234,26 +234,29 @@ static struct select_worker *named_worker(struct select_state *s, struct rest_ca
     return w;
 }
 
+/* As in 1.6.1 the body is looked at first, and a worker_id in it changes nothing. */
 int select_workers_patch(void *state, struct rest_call *c)
 {
     struct select_state *s = state;
-    int status = 0, r;
-    struct select_worker *w = named_worker(s, c, &status);
-    struct worker_spec spec;
+    struct worker_spec spec = {.worker_id = {.set = false}};
+    struct select_worker *w;
     struct arena *a;
     struct err e;
+    int status = 0, r = worker_spec_patch(c->arena, c->body, &spec, &e);
 
+    if (r != 0)
+        return spec_error(c, r, &e);
+    w = named_worker(s, c, &status);
     if (!w)
         return status;
     a = arena_new();
     spec = worker_spec_copy(a, &w->spec);
     r = worker_spec_patch(a, c->body, &spec, &e);
-    if (r == 0 && spec.worker_id.v != w->spec.worker_id.v)
-        r = err_set(&e, -EINVAL, "worker_id cannot change");
     if (r != 0) {
         arena_free(a);
         return spec_error(c, r, &e);
     }
+    spec.worker_id = w->spec.worker_id;
     replace_spec(s, w, a, &spec);
     put_worker(&c->json, w, NULL);
     return 200;

@@ -9,11 +9,13 @@
 
 #include "lib/base/list.h"
 #include "lib/base/log.h"
+#include "lib/net/zmq_link.h"
 #include "router/sched/sequences.h"
 #include "router/service/http_options.h"
 #include "router/service/kv_group.h"
 #include "router/service/program.h"
 #include "router/service/rest.h"
+#include "router/service/service_peers.h"
 
 static const struct log_target LG = {"commutator::router::slots"};
 
@@ -36,12 +38,15 @@ struct slot_request {
     char *key;        /* group and id */
     struct booking *booking;
     const struct kv_group *group;
-    uint64_t worker_id, touched_ms;
+    struct worker_rank worker;
+    uint64_t touched_ms;
 };
 
 struct slot_service {
     struct rest *rest; /* first: service_program_stop_rest() */
     struct loop *loop;
+    struct zmq_context *zmq;
+    struct service_peers *peers; /* NULL: none */
     struct metric_registry *metrics;
     struct kv_groups groups;
     struct list workers;
@@ -171,7 +176,7 @@ static void worker_free(struct slot_service *s, struct slot_worker *w)
     struct kv_group *g = w->group;
 
     LIST_FOREACH (rq, &s->oldest_first, struct slot_request, link)
-        if (rq->group == g && rq->worker_id == w->worker_id)
+        if (rq->group == g && rq->worker.worker_id == w->worker_id)
             request_end(s, rq, false);
     kv_group_remove_worker(g, w->worker_id);
     list_remove(&w->link);
@@ -235,9 +240,31 @@ static int on_workers(void *service, struct rest_call *c)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static struct str key_of(struct rest_call *c, const struct kv_group *g, struct str id)
+static char *key_of(const struct kv_group *g, struct str id)
 {
-    return str_from(arena_printf(c->arena, "%s%c%.*s", g->key, '\n', STR_ARG(id)));
+    return xasprintf("%s%c%.*s", g->key, '\n', STR_ARG(id));
+}
+
+static struct slot_request *find_request(const struct slot_service *s, const struct kv_group *g,
+                                         struct str id)
+{
+    AUTO(mem_free) char *key = key_of(g, id);
+
+    return strmap_get(s->requests, str_from(key));
+}
+
+static void keep_request(struct slot_service *s, const struct kv_group *g, struct str id,
+                         struct worker_rank worker, struct booking *take_booking)
+{
+    struct slot_request *rq = xcalloc(1, sizeof(*rq));
+
+    *rq = (struct slot_request){.key = key_of(g, id),
+                                .booking = take_booking,
+                                .group = g,
+                                .worker = worker,
+                                .touched_ms = loop_now_ms(s->loop)};
+    list_append(&s->oldest_first, &rq->link);
+    (void)strmap_set(s->requests, str_from(rq->key), rq);
 }
 
 /* Decides about the one target that the caller names, or about all of them without booking. */
@@ -269,34 +296,27 @@ static int on_add(void *service, struct rest_call *c)
     AUTO(route_decision_done) struct route_decision d = {.n_candidates = 0};
     struct slot_service *s = service;
     struct booking *booking = NULL;
-    struct slot_request *rq;
     struct kv_group *g;
     struct body b;
     int status = read_call(s, c, table, ARRAY_LEN(table), &b, &g);
 
     if (status)
         return status;
-    if (strmap_get(s->requests, key_of(c, g, b.request_id)))
+    if (find_request(s, g, b.request_id))
         return rest_error(c, 409, "request %.*s already exists", STR_ARG(b.request_id));
     if (strmap_len(s->requests) >= REQUESTS_MAX)
         return rest_error(c, 503, "more than %d requests", REQUESTS_MAX);
     if (book(g, &b, false, &d, &booking) != 0)
         return rest_error(c, 404, "worker %" PRIu64 " dp_rank %" PRIu64 " not found", b.worker_id.v,
                           b.dp_rank.v);
-    rq = xcalloc(1, sizeof(*rq));
-    *rq = (struct slot_request){.key = str_dup(key_of(c, g, b.request_id)),
-                                .booking = booking,
-                                .group = g,
-                                .worker_id = b.worker_id.v,
-                                .touched_ms = loop_now_ms(s->loop)};
-    list_append(&s->oldest_first, &rq->link);
-    (void)strmap_set(s->requests, str_from(rq->key), rq);
+    keep_request(s, g, b.request_id, (struct worker_rank){b.worker_id.v, (uint32_t)b.dp_rank.v},
+                 booking);
     return rest_ok(c, 201);
 }
 
-/* The request that the body names; NULL with the answer written. */
+/* The request that the body names, as *ret_id; NULL with the answer written. */
 static struct slot_request *named_request(struct slot_service *s, struct rest_call *c, bool gone_ok,
-                                          int *ret_status)
+                                          struct str *ret_id, int *ret_status)
 {
     static const struct body_field table[] = {GROUP, REQUEST};
     struct slot_request *rq = NULL;
@@ -305,25 +325,33 @@ static struct slot_request *named_request(struct slot_service *s, struct rest_ca
 
     *ret_status = read_call(s, c, table, ARRAY_LEN(table), &b, &g);
     if (*ret_status == 0)
-        rq = strmap_get(s->requests, key_of(c, g, b.request_id));
+        rq = find_request(s, g, b.request_id);
+    *ret_id = b.request_id;
     if (*ret_status == 0 && !rq)
         *ret_status = gone_ok ? rest_ok(c, 200)
                               : rest_error(c, 404, "request %.*s not found", STR_ARG(b.request_id));
     return rq;
 }
 
-static int on_prefill_complete(void *service, struct rest_call *c)
+static void request_prefilled(struct slot_service *s, struct slot_request *rq)
 {
-    struct slot_service *s = service;
-    int status;
-    struct slot_request *rq = named_request(s, c, false, &status);
-
-    if (!rq)
-        return status;
     booking_first_token(rq->booking, clock_now_ns());
     rq->touched_ms = loop_now_ms(s->loop);
     list_remove(&rq->link);
     list_append(&s->oldest_first, &rq->link);
+}
+
+static int on_prefill_complete(void *service, struct rest_call *c)
+{
+    struct slot_service *s = service;
+    struct str id;
+    int status;
+    struct slot_request *rq = named_request(s, c, false, &id, &status);
+
+    if (!rq)
+        return status;
+    request_prefilled(s, rq);
+    service_peers_tell(s->peers, rq->group, id, rq->worker, SEQUENCE_PREFILL_DONE);
     return rest_ok(c, 200);
 }
 
@@ -331,13 +359,67 @@ static int on_prefill_complete(void *service, struct rest_call *c)
 static int on_free(void *service, struct rest_call *c)
 {
     struct slot_service *s = service;
+    struct str id;
     int status;
-    struct slot_request *rq = named_request(s, c, true, &status);
+    struct slot_request *rq = named_request(s, c, true, &id, &status);
 
     if (!rq)
         return status;
+    service_peers_tell(s->peers, rq->group, id, rq->worker, SEQUENCE_FREE);
     request_end(s, rq, true);
     return rest_ok(c, 200);
+}
+
+/* --- what peers tell, and are told --- */
+
+static void on_booked(void *arg, const struct kv_group *g, const struct route_booked *b)
+{
+    service_peers_tell_placed(((struct slot_service *)arg)->peers, g, b);
+}
+
+static enum replica_outcome add_of_peer(struct slot_service *s, const struct kv_group *g,
+                                        const struct sequence_event *ev)
+{
+    const struct worker_rank worker = {ev->worker_id, ev->dp_rank};
+    bool room = strmap_len(s->requests) < REQUESTS_MAX;
+    struct booking *booking;
+    enum replica_outcome outcome = replica_book(g->scheduler, ev, room, clock_now_ns(), &booking);
+
+    if (outcome == REPLICA_APPLIED)
+        keep_request(s, g, ev->request_id, worker, booking);
+    return outcome;
+}
+
+static enum replica_outcome on_peer_event(void *arg, struct kv_group *g,
+                                          const struct sequence_event *ev)
+{
+    struct slot_service *s = arg;
+    struct slot_request *rq = find_request(s, g, ev->request_id);
+
+    if (ev->kind == SEQUENCE_ADD)
+        return rq ? REPLICA_TWICE : add_of_peer(s, g, ev);
+    if (!rq)
+        return REPLICA_UNKNOWN_REQUEST;
+    if (ev->kind == SEQUENCE_PREFILL_DONE)
+        request_prefilled(s, rq);
+    else
+        request_end(s, rq, true);
+    return REPLICA_APPLIED;
+}
+
+static int on_peers(void *service, struct rest_call *c)
+{
+    return service_peers_list(((struct slot_service *)service)->peers, c);
+}
+
+static int on_register_peer(void *service, struct rest_call *c)
+{
+    return service_peers_register(((struct slot_service *)service)->peers, c);
+}
+
+static int on_deregister_peer(void *service, struct rest_call *c)
+{
+    return service_peers_deregister(((struct slot_service *)service)->peers, c);
 }
 
 /* --- loads ------------------------------------------------------------------------------------ */
@@ -433,6 +515,9 @@ static const struct rest_route ROUTES[] = {
     {"GET", "/workers", on_workers},
     {"GET", "/health", on_health},
     {"GET", "/metrics", on_metrics},
+    {"GET", "/replica_sync/peers", on_peers},
+    {"POST", "/replica_sync/register_peer", on_register_peer},
+    {"POST", "/replica_sync/deregister_peer", on_deregister_peer},
 };
 
 /* A caller that died: without this its requests would count for ever. */
@@ -455,6 +540,8 @@ static void program_done(void *state)
 
     rest_free(s->rest);
     timer_free(s->expire);
+    s->peers = service_peers_free(s->peers);
+    zmq_context_free(s->zmq);
     LIST_FOREACH (w, &s->workers, struct slot_worker, link)
         worker_free(s, w);
     strmap_free(s->requests);
@@ -479,12 +566,30 @@ static void init_state(struct slot_service *s, struct loop *l, const struct http
     s->gauge_requests = metric_plain(metric_family(s->metrics, &requests));
     s->expired = metric_plain(metric_family(s->metrics, &expired));
     kv_groups_init(&s->groups, &route, s->metrics);
+    s->groups.booked = on_booked;
+    s->groups.arg = s;
     list_init(&s->workers);
     list_init(&s->oldest_first);
     s->requests = strmap_new();
     s->expiry_ms = route.expiry_ms;
     s->expire = timer_new(l, on_expire, s);
     timer_start_repeat(s->expire, EXPIRE_EVERY_MS);
+}
+
+static int start_peers(struct slot_service *s, const struct http_options *o, struct err *e)
+{
+    const struct service_peers_conf conf = {.loop = s->loop,
+                                            .zmq = s->zmq,
+                                            .metrics = s->metrics,
+                                            .prefix = "commutator_slots",
+                                            .host = o->host,
+                                            .port = (uint16_t)o->replica_port,
+                                            .peers = o->replica_peers,
+                                            .groups = &s->groups,
+                                            .placed = on_peer_event,
+                                            .arg = s};
+
+    return service_peers_new(&s->peers, &conf, e);
 }
 
 static int program_start(void *state, struct loop *l, void *conf, struct err *e)
@@ -499,9 +604,14 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
                              .prefix = "commutator_slots",
                              .log = &LG};
 
+    int r;
+
     init_state(s, l, o);
     rest.metrics = s->metrics;
-    return rest_start(&s->rest, l, &rest, e);
+    r = zmq_context_new(&s->zmq, l, e);
+    if (r == 0)
+        r = start_peers(s, o, e);
+    return r < 0 ? r : rest_start(&s->rest, l, &rest, e);
 }
 
 const struct service_program SLOTS_PROGRAM = {
