@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "lib/base/json_pull.h"
 #include "lib/base/json_put.h"
@@ -25,9 +26,38 @@ static void respond_json(struct http_exchange *x, int status, const struct buf *
 /* Of the sets of a model the first one that is served; NULL = none. */
 static const struct model *first_ready(const struct model *m)
 {
-    while (m && m->state != MODEL_READY)
+    while (m && !model_is_served(m))
         m = m->next_set;
     return m;
+}
+
+/* Clients of Anthropic's API list models, too, and say which version of it they know. */
+static bool is_anthropic(const struct http_exchange *x, const struct admin *a)
+{
+    return a->serving->anthropic && http1_header_get(http_request(x), "anthropic-version").len > 0;
+}
+
+static void put_anthropic_model(struct json_put *j, const struct model *m)
+{
+    time_t now = (time_t)(clock_wall_ms() / 1000);
+    struct tm utc;
+    char when[sizeof("2026-01-01T00:00:00Z")];
+
+    (void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    json_put_object(j);
+    json_put_key(j, "id");
+    json_put_cstr(j, m->name);
+    json_put_key(j, "display_name");
+    json_put_cstr(j, m->name);
+    json_put_key(j, "type");
+    json_put_cstr(j, "model");
+    json_put_key(j, "created_at");
+    json_put_cstr(j, when);
+    if (m->card->context_length) {
+        json_put_key(j, "max_input_tokens");
+        json_put_u64(j, m->card->context_length);
+    }
+    json_put_object_end(j);
 }
 
 static void put_model(struct json_put *j, const struct model *m)
@@ -48,22 +78,62 @@ static void put_model(struct json_put *j, const struct model *m)
     json_put_object_end(j);
 }
 
+static const struct model *next_model(const struct admin *a, size_t *at)
+{
+    struct str name;
+    void *model;
+
+    while (strmap_next(a->serving->by_name, at, &name, &model))
+        if (first_ready(model))
+            return first_ready(model);
+    return NULL;
+}
+
+static void anthropic_models(struct http_exchange *x, const struct admin *a)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    struct json_put j = json_put_on(&body);
+    const struct model *m, *first = NULL, *last = NULL;
+    size_t at = 0;
+
+    json_put_object(&j);
+    json_put_key(&j, "data");
+    json_put_array(&j);
+    while ((m = next_model(a, &at))) {
+        first = first ? first : m;
+        last = m;
+        put_anthropic_model(&j, m);
+    }
+    json_put_array_end(&j);
+    json_put_key(&j, "has_more");
+    json_put_bool(&j, false);
+    json_put_key(&j, "first_id");
+    json_put_cstr(&j, first ? first->name : NULL);
+    json_put_key(&j, "last_id");
+    json_put_cstr(&j, last ? last->name : NULL);
+    json_put_object_end(&j);
+    respond_json(x, 200, &body);
+}
+
 void admin_models(struct http_exchange *x, const struct admin *a)
 {
     AUTO(buf_done) struct buf body = BUF_NULL;
     struct json_put j = json_put_on(&body);
-    struct str name;
-    void *model;
+    const struct model *m;
     size_t at = 0;
+
+    if (is_anthropic(x, a)) {
+        anthropic_models(x, a);
+        return;
+    }
 
     json_put_object(&j);
     json_put_key(&j, "object");
     json_put_cstr(&j, "list");
     json_put_key(&j, "data");
     json_put_array(&j);
-    while (strmap_next(a->serving->by_name, &at, &name, &model))
-        if (first_ready(model))
-            put_model(&j, first_ready(model));
+    while ((m = next_model(a, &at)))
+        put_model(&j, m);
     json_put_array_end(&j);
     json_put_object_end(&j);
     respond_json(x, 200, &body);
@@ -87,7 +157,10 @@ void admin_model(struct http_exchange *x, const struct admin *a)
         api_error_respond(x, &e);
         return;
     }
-    put_model(&j, m);
+    if (is_anthropic(x, a))
+        put_anthropic_model(&j, m);
+    else
+        put_model(&j, m);
     respond_json(x, 200, &body);
 }
 

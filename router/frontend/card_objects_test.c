@@ -5,23 +5,15 @@
 #include <errno.h>
 
 #include "lib/base/log.h"
+#include "lib/net/loop_test.h"
 #include "lib/net/nats_js.h"
 #include "lib/net/nats_server_test.h"
 #include "lib/net/object_store.h"
 #include "router/wire/walk.h"
 
-enum { GIVE_UP_MS = 20000, LARGE = 300000 };
+enum { LARGE = 300000 };
 
 static struct loop *loop;
-
-#define RUN_UNTIL(condition)                                                                       \
-    do {                                                                                           \
-        uint64_t give_up_ = clock_now_ns() + GIVE_UP_MS * 1000000ull;                              \
-        while (!(condition) && clock_now_ns() < give_up_)                                          \
-            loop_run_once(loop, 100);                                                              \
-        if (!(condition))                                                                          \
-            fail_msg("never came true: %s", #condition);                                           \
-    } while (0)
 
 static void test_urls(void **state)
 {
@@ -111,12 +103,12 @@ static void put_objects(const char *url)
 
     EXPECT_OK(nats_link_start(&link, loop, &conf, &e), &e);
     EXPECT_OK(nats_js_new(&js, loop, link, &e), &e);
-    RUN_UNTIL(nats_link_stats(link).up);
+    LOOP_UNTIL(loop, nats_link_stats(link).up);
     store = object_store_new(js, "m");
     object_store_put(store, "config.json", STR("{}"), on_put, &puts);
-    RUN_UNTIL(puts == 1);
+    LOOP_UNTIL(loop, puts == 1);
     object_store_put(store, "tokenizer.json", str_slice(large, LARGE), on_put, &puts);
-    RUN_UNTIL(puts == 2);
+    LOOP_UNTIL(loop, puts == 2);
     object_store_free(store);
     nats_js_free(js);
     nats_link_free(link);
@@ -155,7 +147,7 @@ static void test_objects(void **state)
     card_objects_get(o, bad, on_files, &t[2]);
     card_objects_get(o, one, on_files, &t[3]);
     assert_int_equal(t[0].calls, 0);
-    RUN_UNTIL(t[3].calls);
+    LOOP_UNTIL(loop, t[3].calls);
     assert_int_equal(t[0].r, 0);
     assert_int_equal(t[0].n, 2);
     assert_int_equal(t[0].bytes, LARGE + 2);

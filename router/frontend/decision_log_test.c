@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/frontend/decision_log.h"
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -8,12 +9,6 @@
 static char folder[] = "/tmp/decision_log_test.XXXXXX";
 
 /* Runs the loop until @done says so; a file system answers within a second. */
-#define RUN_UNTIL(loop, done)                                                                      \
-    for (int turns_ = 0; !(done); turns_++) {                                                      \
-        assert_true(turns_ < 1000);                                                                \
-        loop_run_once((loop), 10);                                                                 \
-    }
-
 static size_t size_of(const char *path)
 {
     struct stat st;
@@ -34,10 +29,10 @@ static void lines_are_appended_and_the_rest_when_it_ends(void **state)
     for (int i = 0; i < 2; i++) { /* the second time behind what is there */
         EXPECT_OK(decision_log_open(&log, loop, path, 1000, &e), &e);
         decision_log_put(log, STR("one"));
-        RUN_UNTIL(loop, size_of(path) == (size_t)i * 8 + 4);
+        LOOP_UNTIL(loop, size_of(path) == (size_t)i * 8 + 4);
         decision_log_put(log, STR("two"));
         decision_log_free(log);
-        RUN_UNTIL(loop, size_of(path) == (size_t)i * 8 + 8);
+        LOOP_UNTIL(loop, size_of(path) == (size_t)i * 8 + 8);
     }
     assert_true(test_read_file(path, &text));
     assert_string_equal(buf_cstr(&text), "one\ntwo\none\ntwo\n");
@@ -60,7 +55,7 @@ static void a_full_file_becomes_the_older_one(void **state)
 
         (void)snprintf(line, sizeof(line), "%04u", i);
         decision_log_put(log, str_from(line));
-        RUN_UNTIL(loop, size_of(path) == (i % 4 + 1) * 5);
+        LOOP_UNTIL(loop, size_of(path) == (i % 4 + 1) * 5);
         assert_int_equal(size_of(older), i < 4 ? 0 : 20);
     }
     decision_log_free(log);
@@ -80,7 +75,7 @@ static void what_cannot_be_written_is_counted(void **state)
     EXPECT_OK(decision_log_open(&log, loop, "/dev/full", 1000, &e), &e);
     decision_log_put(log, STR("one"));
     decision_log_put(log, STR("two"));
-    RUN_UNTIL(loop, decision_log_dropped(log) == 2);
+    LOOP_UNTIL(loop, decision_log_dropped(log) == 2);
     decision_log_free(log);
 }
 

@@ -9,6 +9,7 @@
 #include "lib/base/strmap.h"
 #include "lib/net/http_server.h"
 #include "router/openai/api_error.h"
+#include "router/frontend/client_ids.h"
 #include "router/frontend/decision_log.h"
 #include "router/frontend/frontend_conf.h"
 #include "router/sched/decision_json.h"
@@ -40,6 +41,7 @@ struct scope {
 struct explain {
     struct loop *loop;
     struct decision_ring *ring;
+    struct client_ids *names; /* of its requests */
     struct decision_log *file;
     struct shadow shadows[DECISION_SHADOWS_MAX];
     size_t n_shadows;
@@ -235,6 +237,7 @@ int explain_new(struct explain **ret, const struct explain_conf *conf, struct er
 
     x->loop = conf->loop;
     x->ring = decision_ring_new(conf->records);
+    x->names = client_ids_new(conf->records);
     x->scopes = strmap_new();
     declare_metrics(x, conf->metrics);
     explain_shadow(x, conf->shadows);
@@ -255,6 +258,7 @@ struct explain *explain_free(struct explain *x)
             write_unfinished(x, seq);
     decision_log_free(x->file);
     decision_ring_free(x->ring);
+    client_ids_free(x->names);
     (void)strmap_free_with(x->scopes, drop_scope);
     free(x->scratch);
     free(x);
@@ -337,19 +341,36 @@ static void put_decisions_json(struct explain *x, struct buf *out, struct str id
     buf_put_char(out, '\n');
 }
 
+void explain_named(struct explain *x, struct str client_id, struct str id)
+{
+    client_ids_add(x->names, client_id, id);
+}
+
+/* Numbers of the decisions of a request, the newest first. */
+static size_t find_decisions(struct explain *x, struct str id, uint64_t newest[ATTEMPTS_MAX])
+{
+    const struct decision_record *rec;
+    uint64_t before = UINT64_MAX;
+    size_t n = 0;
+
+    for (; n < ATTEMPTS_MAX && (rec = decision_ring_find(x->ring, id, before)); n++)
+        before = newest[n] = rec->seq;
+    return n;
+}
+
 void explain_answer(struct explain *x, struct http_exchange *exchange)
 {
     const struct http1_request *request = http_request(exchange);
-    const struct decision_record *rec;
     uint64_t newest[ATTEMPTS_MAX];
     struct str id = request_id_of(request->path);
     AUTO(buf_done) struct buf body = BUF_NULL;
-    uint64_t before = UINT64_MAX;
     struct api_error e;
-    size_t n = 0;
+    size_t n = find_decisions(x, id, newest);
 
-    for (; n < ARRAY_LEN(newest) && (rec = decision_ring_find(x->ring, id, before)); n++)
-        before = newest[n] = rec->seq;
+    if (n == 0) {
+        id = client_ids_find(x->names, id);
+        n = id.len ? find_decisions(x, id, newest) : 0; /* a choice may have no id at all */
+    }
     if (n == 0) {
         (void)api_fail(
             &e, 404, NULL, "No decision is known for this request id: the last %llu are remembered",

@@ -2,7 +2,8 @@
 /*
  * "Why this worker?": remembers decisions, answers about them, and measures them.
  *
- *     GET /explain/{request id}         every decision of the request, oldest first; JSON, or with
+ *     GET /explain/{request id}         every decision of the request, or of the newest that its
+ *                                       client called so (x-request-id), oldest first; JSON, or with
  *                                       Accept: text/plain a sentence and a few lines each
  *     GET /decisions?since=SEQ&limit=N  JSON lines, oldest first, those numbered above SEQ; a first
  *                                       line {"overwritten":N} when some of them are gone, or
@@ -42,6 +43,8 @@ struct explain *explain_free(struct explain *x);
 DEFINE_CLEANUP(struct explain *, explain_free)
 void explain_shadow(struct explain *x, uint64_t shadows);
 
+/* A client calls the request @id by another name, too. */
+void explain_named(struct explain *x, struct str client_id, struct str id);
 /* What scheduler_route() made of @q. Returns the number of the record. */
 uint64_t explain_decided(struct explain *x, const struct route_request *q,
                          const struct route_decision *d, int result,

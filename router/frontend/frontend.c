@@ -2,27 +2,30 @@
 #include "router/frontend/frontend.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
 
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/kube/kube_config.h"
 #include "lib/net/http_server.h"
+#include "lib/net/tls_server.h"
 #include "router/discovery/event_channels.h"
 #include "router/discovery/instances.h"
 #include "router/discovery/store.h"
 #include "router/frontend/admin.h"
+#include "router/frontend/discovery_store.h"
 #include "router/openai/api_error.h"
 #include "router/frontend/engines.h"
 #include "router/frontend/explain.h"
+#include "router/frontend/indexes.h"
 #include "router/frontend/live_conf.h"
 #include "router/frontend/models.h"
 #include "router/frontend/replicas.h"
 #include "router/frontend/request.h"
+#include "router/frontend/routes.h"
 #include "router/frontend/routing_report.h"
 #include "router/frontend/router_metrics.h"
 #include "router/frontend/serving.h"
+#include "router/frontend/spans.h"
 #include "router/sync/kv_events.h"
 #include "router/sync/kv_intake.h"
 #include "router/sync/load_report.h"
@@ -50,10 +53,12 @@ struct frontend {
     struct kv_events *events;         /* NULL: they are not followed */
     struct strmap *feeds[POOL_ROLES]; /* set of a pool -> struct kv_feed */
     struct engines *engines;          /* NULL: none are looked for */
+    struct indexes *indexes;
     struct models *models;
     struct replicas *replicas;
     bool replica_sync; /* asked for */
     struct http_server *http;
+    struct tls_server *tls; /* NULL: plain HTTP */
     struct live_conf *live;
     struct routing_report *report;
     const struct strmap *overlay; /* while a live configuration is loaded */
@@ -79,11 +84,8 @@ static void drop_pool(void *pool)
 
 static void start_report(struct frontend *f, struct pool *p)
 {
-    const struct load_report_conf conf = {.loop = f->loop,
-                                          .bus = kv_events_bus(f->events),
-                                          .scheduler = p->scheduler,
-                                          .ns = p->ns,
-                                          .router_id = f->serving.router_id};
+    const struct load_report_conf conf = {
+        .loop = f->loop, .bus = kv_events_bus(f->events), .scheduler = p->scheduler, .ns = p->ns};
     struct err e;
 
     if (!p->report && load_report_start(&p->report, &conf, &e) < 0)
@@ -105,39 +107,48 @@ static void start_feed(struct frontend *f, struct pool *p)
     start_report(f, p);
 }
 
+/* With those that wait for its workers, with what tells of their caches, and with other routers. */
+static void adopt(struct frontend *f, struct pool *p)
+{
+    p->inhibit_ms = f->conf->inhibit_ms;
+    pool_admit(p, &f->serving.metrics.admission, f->serving.admission);
+    replicas_add(f->replicas, p);
+    if (p->is_stock) {
+        engines_pool_added(f->engines, p);
+        return;
+    }
+    p->remote = indexes_remote(f->indexes);
+    indexes_add(f->indexes, p->ns, p->component, p->model, p->scheduler);
+    pool_share_cache(p, f->conf->mooncake_events);
+    if (f->events)
+        start_feed(f, p);
+}
+
 static void add_model(struct frontend *f, const struct served_model *found)
 {
     struct model *m = models_add(f->models, found);
 
-    m->pool->inhibit_ms = f->conf->inhibit_ms;
     log_info(&LG, "model found", LOG_STR("model", m->name), LOG_STR("namespace", m->pool->ns),
              LOG_STR("component", m->pool->component));
-    pool_admit(m->pool, &f->serving.metrics.admission, f->serving.admission);
-    replicas_add(f->replicas, m->pool);
-    if (found->is_stock)
-        engines_pool_added(f->engines, m->pool);
-    else if (f->events)
-        start_feed(f, m->pool);
+    adopt(f, m->pool);
 }
 
 static void add_prefill(struct frontend *f, const struct served_model *found)
 {
     struct pool *p = pool_new(f->loop, found, (uint32_t)f->conf->kv_block_size, &f->serving.route);
 
-    p->inhibit_ms = f->conf->inhibit_ms;
     (void)strmap_set(f->serving.prefills, str_from(p->set), p);
-    pool_admit(p, &f->serving.metrics.admission, f->serving.admission);
-    replicas_add(f->replicas, p);
-    if (f->events)
-        start_feed(f, p);
+    adopt(f, p);
     log_info(&LG_PREFILL, "Prefill router activated successfully", LOG_STR("model", p->model),
              LOG_STR("router_mode", ROUTE_MODE_WORDS[f->serving.route.mode]),
              LOG_STR("namespace", p->ns), LOG_STR("component", p->component));
 }
 
-static void drop_feed_of(struct frontend *f, const struct pool *p)
+static void let_go(struct frontend *f, struct pool *p)
 {
     (void)kv_feed_free(strmap_remove(f->feeds[p->role], str_from(p->set)));
+    indexes_remove(f->indexes, p->scheduler);
+    replicas_remove(f->replicas, p);
 }
 
 static void remove_model(struct frontend *f, struct pool *p)
@@ -145,10 +156,9 @@ static void remove_model(struct frontend *f, struct pool *p)
     struct model *m = models_remove(f->models, p->set);
 
     log_info(&LG, "model gone", LOG_STR("model", p->model), LOG_STR("namespace", p->ns));
-    drop_feed_of(f, p);
+    let_go(f, p);
     if (m->is_stock)
         engines_pool_removed(f->engines, m->pool);
-    replicas_remove(f->replicas, m->pool);
     model_drop(m);
 }
 
@@ -157,8 +167,7 @@ static void remove_prefill(struct frontend *f, struct pool *p)
     (void)strmap_remove(f->serving.prefills, str_from(p->set));
     log_info(&LG_PREFILL, "Prefill router deactivated: its last worker has left",
              LOG_STR("model", p->model));
-    drop_feed_of(f, p);
-    replicas_remove(f->replicas, p);
+    let_go(f, p);
     pool_unref(p);
 }
 
@@ -273,6 +282,10 @@ static void on_instances(void *arg, const struct instances_event *ev)
         event_channel_follow(kv_events_bus(f->events), ev->channel, ev->change == CHANNEL_ADDED);
         if (ev->change == CHANNEL_REMOVED)
             replicas_channel_gone(f->replicas, ev->channel);
+        break;
+    case INDEX_ADDED:
+    case INDEX_REMOVED:
+        indexes_event(f->indexes, ev);
         break;
     }
 }
@@ -402,6 +415,7 @@ static void apply_route(struct frontend *f, const struct route_conf *route)
         model_configure(value);
     for (size_t at = 0; strmap_next(f->serving.prefills, &at, &name, &value);)
         pool_configure(value, route);
+    indexes_refresh(f->indexes);
 }
 
 static void apply_admission(struct frontend *f, struct admission_rules *take_rules)
@@ -490,72 +504,20 @@ static int start_live_conf(struct frontend *f, struct err *e)
     return live_conf_start(&f->live, &spec, e);
 }
 
-/* --- routes ------------------------------------------------------------------------------------
- */
-
-static void chat(struct http_exchange *x, void *arg)
-{
-    request_serve(&((struct frontend *)arg)->serving, x, API_CHAT);
-}
-
-static void completions(struct http_exchange *x, void *arg)
-{
-    request_serve(&((struct frontend *)arg)->serving, x, API_COMPLETIONS);
-}
-
-static void responses(struct http_exchange *x, void *arg)
-{
-    request_serve_responses(&((struct frontend *)arg)->serving, x);
-}
-
-static void explain(struct http_exchange *x, void *arg)
-{
-    explain_answer(((struct frontend *)arg)->serving.explain, x);
-}
-
-static void decisions(struct http_exchange *x, void *arg)
-{
-    explain_list(((struct frontend *)arg)->serving.explain, x);
-}
-
-#define ADMIN_ROUTE(name)                                                                          \
-    static void route_##name(struct http_exchange *x, void *arg)                                   \
-    {                                                                                              \
-        admin_##name(x, &((struct frontend *)arg)->admin);                                         \
-    }
-ADMIN_ROUTE(models)
-ADMIN_ROUTE(model)
-ADMIN_ROUTE(health)
-ADMIN_ROUTE(live)
-ADMIN_ROUTE(metrics)
-ADMIN_ROUTE(busy_threshold_get)
-ADMIN_ROUTE(busy_threshold_post)
-
-static const struct http_route ROUTES[] = {
-    {"POST", "/v1/chat/completions", chat, 0},
-    {"POST", "/v1/completions", completions, 0},
-    {"POST", "/v1/responses", responses, 0},
-    {"GET", "/v1/models", route_models, 1024},
-    {"GET", "/v1/models/*", route_model, 1024},
-    {"GET", "/health", route_health, 1024},
-    {"GET", "/live", route_live, 1024},
-    {"GET", "/metrics", route_metrics, 1024},
-    {"GET", "/explain/*", explain, 1024},
-    {"GET", "/decisions", decisions, 1024},
-    {"GET", "/busy_threshold", route_busy_threshold_get, 1024},
-    {"POST", "/busy_threshold", route_busy_threshold_post, 65536},
-};
-
 /* --- start -------------------------------------------------------------------------------------
  */
 
-static int start_kube(struct frontend *f, struct err *e)
+static int start_indexes(struct frontend *f, struct err *e)
 {
-    const char *(*env)(const char *) = f->args.env;
-    struct kube_config_env where = {env("KUBECONFIG"), env("KUBERNETES_SERVICE_HOST"),
-                                    env("KUBERNETES_SERVICE_PORT")};
+    const struct indexes_conf conf = {.loop = f->loop,
+                                      .options = f->conf,
+                                      .program = "dynamo-frontend",
+                                      .plane = f->serving.plane,
+                                      .store = f->store,
+                                      .metrics = f->serving.metrics.registry,
+                                      .router_id = f->serving.router_id};
 
-    return kube_config_load(&f->kube, &where, e);
+    return indexes_start(&f->indexes, &conf, e);
 }
 
 static int start_discovery(struct frontend *f, struct err *e)
@@ -567,38 +529,15 @@ static int start_discovery(struct frontend *f, struct err *e)
                                   .keep_down_ms = c->discovery_keep_down_ms,
                                   .event = on_instances,
                                   .arg = f};
-    /* Only ZeroMQ's publishers need a record of this pod. */
-    bool publishes = c->event_plane == EVENT_PLANE_ZMQ && c->pod_name && c->pod_uid;
-    int r = 0;
+    struct store_ways ways = {.loop = f->loop,
+                              .env = f->args.env,
+                              /* Only ZeroMQ's publishers and an index need a record. */
+                              .publishes = c->event_plane == EVENT_PLANE_ZMQ || c->serve_indexer,
+                              .alone = c->engine_urls != NULL};
+    int r = store_open(&f->store, &f->kube, &f->nowhere, c, &ways, e);
 
-    switch (f->discovery) {
-    case DISCOVERY_KUBERNETES:
-        r = start_kube(f, e);
-        if (r == 0)
-            r = store_kube_new(&f->store, f->loop,
-                               &(struct store_kube_conf){.config = f->kube,
-                                                         .ns = c->pod_namespace,
-                                                         .pod_name = publishes ? c->pod_name : NULL,
-                                                         .pod_uid = publishes ? c->pod_uid : NULL,
-                                                         .own_pod = c->pod_name,
-                                                         .mismatch_ms = c->discovery_mismatch_ms},
-                               e);
-        break;
-    case DISCOVERY_FILE:
-        r = store_file_new(&f->store, f->loop, c->file_kv, e);
-        break;
-    case DISCOVERY_ETCD:
-        r = store_etcd_new(&f->store, f->loop, &c->etcd, e);
-        break;
-    case DISCOVERY_MEM:
-        if (!c->engine_urls)
-            return err_set(e, -EINVAL,
-                           "discovery: mem shows nobody the workers of another process; use "
-                           "kubernetes, etcd or file, or name engines by --engine-url");
-        f->nowhere = store_hub_new();
-        f->store = store_mem_new(f->nowhere, f->loop);
-        break;
-    }
+    if (r == 0)
+        r = start_indexes(f, e);
     return r < 0 ? r : instances_new(&f->instances, f->loop, f->store, &conf, e);
 }
 
@@ -618,12 +557,20 @@ static int start_http(struct frontend *f, struct err *e)
                                     .head_bytes = HEAD_BYTES,
                                     .body_bytes = c->body_limit_mb << 20,
                                     .idle_ms = IDLE_MS,
-                                    .routes = ROUTES,
-                                    .n_routes = ARRAY_LEN(ROUTES),
-                                    .arg = f,
+                                    .routes = FRONTEND_ROUTES,
+                                    .n_routes = frontend_routes(c->anthropic),
+                                    .arg = &f->admin,
+                                    .echo = "x-request-id",
+                                    .dated = true,
                                     .on_error = api_error_from_server};
+    const struct tls_server_conf keys = {c->tls_cert, c->tls_key, c->tls_client_ca};
+    int r = 0;
 
-    return http_server_start(&f->http, f->loop, &conf, e);
+    if (c->tls_cert) {
+        r = tls_server_new(&f->tls, f->loop, &keys, e);
+        conf.tls = f->tls;
+    }
+    return r < 0 ? r : http_server_start(&f->http, f->loop, &conf, e);
 }
 
 static int start_explain(struct frontend *f, struct err *e)
@@ -631,6 +578,15 @@ static int start_explain(struct frontend *f, struct err *e)
     struct explain_conf conf = explain_conf_of(f->conf, f->loop, f->serving.metrics.registry);
 
     return explain_new(&f->serving.explain, &conf, e);
+}
+
+static void name_idle(const struct frontend_conf *conf)
+{
+    AUTO(buf_done) struct buf idle = BUF_NULL;
+
+    frontend_conf_put_idle(conf, &idle);
+    if (idle.len)
+        log_warn(&LG, "options that have no effect here", LOG_VIEW("options", buf_str(&idle)));
 }
 
 int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_conf *conf,
@@ -652,18 +608,24 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     f->serving.route = conf->route;
     f->serving.requests_max = conf->requests_max;
     f->replica_sync = conf->replica_sync;
+    f->serving.dispatches_calls = conf->dispatch_calls;
+    f->serving.dispatches_thoughts = conf->dispatch_thoughts;
+    f->serving.anthropic = conf->anthropic;
+    f->serving.strips_preamble = conf->strip_preamble;
     f->serving.enforce_disagg = conf->enforce_disagg;
+    f->serving.tracing = conf->log_jsonl;
     f->serving.migration_limit = conf->migration_limit;
     f->serving.migration_tokens_max = conf->migration_tokens_max;
     f->serving.router_id = random_u64();
     serving_metrics_init(&f->serving.metrics, conf->metrics_prefix);
     f->replicas = replicas_new(l, f->serving.metrics.registry, f->serving.router_id);
     f->serving.router = router_metrics_new(f->serving.metrics.registry, f->serving.router_id);
-
     f->serving.overload_status = conf->overload_status == OVERLOAD_529 ? 529 : 503;
     r = admission_rules_load(&f->serving.admission, &conf->queue, e);
     if (r == 0)
         r = tracking_load(&f->serving.tracking, &conf->tracking, e);
+    if (r == 0)
+        r = spans_start(&f->serving, conf->otel, args->env, e);
     if (r == 0)
         r = start_explain(f, e);
     if (r == 0)
@@ -688,9 +650,10 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     r = start_http(f, e);
     if (r < 0)
         return r;
+    name_idle(conf);
     log_info(&LG, "serving", LOG_STR("host", conf->http_host), LOG_U64("port", frontend_port(f)),
              LOG_STR("mode", ROUTE_MODE_WORDS[conf->route.mode]),
-             LOG_BOOL("kv_events", f->events != NULL));
+             LOG_BOOL("kv_events", f->events != NULL), LOG_BOOL("tls", f->tls != NULL));
     *ret = TAKE(f);
     return 0;
 }
@@ -711,7 +674,7 @@ static void drained(void *arg)
     f->stop_timer = timer_free(f->stop_timer);
     f->stopped = NULL;
     if (stopped)
-        stopped(f->stopped_arg);
+        span_export_flush(f->serving.spans, stopped, f->stopped_arg);
 }
 
 static void drain(void *arg)
@@ -732,6 +695,7 @@ void frontend_stop(struct frontend *f, loop_fn stopped, void *arg)
     f->stopping = true;
     f->stopped = stopped;
     f->stopped_arg = arg;
+    indexes_withdraw(f->indexes);
     f->serving.stopping = f->discovery != DISCOVERY_KUBERNETES;
     if (f->serving.stopping) {
         drain(f);
@@ -747,6 +711,7 @@ struct frontend *frontend_free(struct frontend *f)
         return NULL;
     timer_free(f->stop_timer);
     http_server_free(f->http); /* ends requests, which end their streams and bookings */
+    tls_server_free(f->tls);
     live_conf_free(f->live);
     routing_report_free(f->report);
     for (size_t role = 0; role < POOL_ROLES; role++)
@@ -754,15 +719,19 @@ struct frontend *frontend_free(struct frontend *f)
     engines_free(f->engines);
     replicas_free(f->replicas);
     instances_free(f->instances);
+    if (f->indexes)
+        indexes_withdraw(f->indexes);
     f->store = store_free(f->store);
     store_hub_free(f->nowhere);
     loop_settle(f->loop); /* prompts that a pool thread tokenizes, writes to the API server */
     models_free(f->models);
     strmap_free_with(f->serving.prefills, drop_pool);
+    indexes_free(f->indexes);
     kv_events_free(f->events);
     plane_client_free(f->serving.plane);
     kube_config_free(f->kube);
     explain_free(f->serving.explain);
+    span_export_free(f->serving.spans);
     admission_rules_free(f->serving.admission);
     tracking_free(f->serving.tracking);
     router_metrics_free(f->serving.router);

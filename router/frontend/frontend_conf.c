@@ -6,8 +6,11 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_pull.h"
+#include "router/sched/route_conf_fields.h"
 #include "router/wire/plane_address.h"
 
+/* Order of enum reasoning_field. */
+static const char *const REASONING_FIELDS[] = {"reasoning_content", "reasoning", NULL};
 /* Order of enum answer_style. */
 static const char *const ANSWER_STYLES[] = {"auto", "dynamo-0.9", "dynamo-1", NULL};
 /* Order of enum discovery. */
@@ -24,9 +27,19 @@ static const char *const BACKENDS[] = {"kv-store", "kubernetes", "file", "mem", 
 
 static const char *const EVENT_PLANES[] = {"nats", "zmq", NULL};   /* order of enum event_plane */
 static const char *const OVERLOAD_STATUS[] = {"503", "529", NULL}; /* order of enum overload_word */
+/* Order of enum shared_cache_type. */
+static const char *const SHARED_CACHES[] = {"none", "hicache", NULL};
+
+/* 1.6.1 takes names of plug-ins as well, but only those that its policy file tells. */
+static const char *const SELECTORS[] = {"default", NULL};
 
 #define AT(member) offsetof(struct frontend_conf, member)
 
+#define SWITCH(name, variable, member, on, text)                                                   \
+    {                                                                                              \
+        .flag = (name), .env = (variable), .type = CONF_BOOL, .offset = AT(member),                \
+        .initial = (on), .help = (text)                                                            \
+    }
 static const struct conf_field FIELDS[] = {
     {.flag = "http-host",
      .env = "DYN_HTTP_HOST",
@@ -42,6 +55,8 @@ static const struct conf_field FIELDS[] = {
      .initial = "8000",
      .max = 65535,
      .help = "port to listen on, 0 = a free one"},
+#include "router/frontend/frontend_conf_api.inc"
+#include "router/frontend/frontend_conf_tls.inc"
     {.flag = "namespace",
      .env = "DYN_NAMESPACE",
      .type = CONF_STR,
@@ -100,75 +115,30 @@ static const struct conf_field FIELDS[] = {
      .min = 1,
      .max = 65536,
      .help = "tokens of a KV block, instead of what the model's card says"},
-    {.flag = "kv-overlap-score-weight",
-     .alias = "router-kv-overlap-score-weight",
-     .env = "DYN_KV_OVERLAP_SCORE_WEIGHT",
-     .env_alias = "DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT",
+    ROUTE_COST_FIELDS(struct frontend_conf, route),
+    {.env = "DYN_ENCODER_CUDA_TO_CPU_RATIO",
+     .type = CONF_U64,
+     .offset = AT(route.accelerator_ratio),
+     .initial = "8",
+     .help = "mode device-aware-weighted: requests on an accelerator for one on a CPU; 0 = 8"},
+    {.flag = "shared-cache-type",
+     .env = "DYN_SHARED_CACHE_TYPE",
+     .type = CONF_ENUM,
+     .offset = AT(route.shared_cache),
+     .initial = "none",
+     .words = SHARED_CACHES,
+     .help = "a KV cache that all workers share: hicache = SGLang's, in a Mooncake store"},
+    {.flag = "shared-cache-multiplier",
+     .env = "DYN_SHARED_CACHE_MULTIPLIER",
      .type = CONF_F64,
-     .offset = AT(route.overlap_weight),
-     .initial = "1.0",
-     .max = 1e6,
-     .help = "weight of prefill blocks against decode blocks"},
-    {.flag = "router-temperature",
-     .env = "DYN_ROUTER_TEMPERATURE",
-     .type = CONF_F64,
-     .offset = AT(route.temperature),
-     .initial = "0.0",
-     .max = 1e6,
-     .help = "0 = the cheapest worker; above: a draw by softmax of the cost"},
-    {.flag = "load-aware",
-     .env = "DYN_ROUTER_LOAD_AWARE",
-     .type = CONF_BOOL,
-     .offset = AT(route.load_aware),
-     .initial = "false",
-     .help = "mode kv without caches: only what runs counts; implies --router-mode kv"},
-    {.flag = "router-kv-overlap-score-credit",
-     .env = "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT",
-     .type = CONF_F64,
-     .offset = AT(route.overlap_credit),
-     .initial = "1.0",
-     .max = 1e6,
-     .help = "policy dynamo-1.x: worth of a block cached on the device"},
-    {.flag = "router-kv-overlap-score-credit-decay",
-     .env = "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY",
-     .type = CONF_F64,
-     .offset = AT(route.credit_decay),
-     .initial = "0.0",
-     .max = 1e6,
-     .help = "policy dynamo-1.x: how fast that falls with prompt tokens ahead"},
-    {.flag = "router-host-cache-hit-weight",
-     .env = "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT",
-     .type = CONF_F64,
-     .offset = AT(route.host_weight),
-     .initial = "0.75",
-     .max = 1e6,
-     .help = "policy dynamo-1.x: worth of a block cached in host memory"},
-    {.flag = "router-disk-cache-hit-weight",
-     .env = "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT",
-     .type = CONF_F64,
-     .offset = AT(route.disk_weight),
-     .initial = "0.25",
-     .max = 1e6,
-     .help = "policy dynamo-1.x: worth of a block cached on disk"},
-    {.flag = "router-prefill-load-scale",
-     .env = "DYN_ROUTER_PREFILL_LOAD_SCALE",
-     .type = CONF_F64,
-     .offset = AT(route.prefill_load_scale),
-     .max = 1e6,
-     .help = "policy dynamo-1.x: weight of prefill blocks (default: the overlap score weight)"},
-    {.flag = "router-decode-active-request-weight",
-     .env = "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT",
-     .type = CONF_F64,
-     .offset = AT(route.active_request_weight),
-     .initial = "0.0",
-     .max = 1e6,
-     .help = "policy dynamo-1.x: blocks that a running request counts for"},
-    {.flag = "router-track-prefill-tokens",
-     .env = "DYN_ROUTER_TRACK_PREFILL_TOKENS",
-     .type = CONF_BOOL,
-     .offset = AT(route.track_prefill_tokens),
-     .initial = "true",
-     .help = "count prompt tokens that are to be computed"},
+     .offset = AT(route.shared_weight),
+     .initial = "0.5",
+     .max = 1,
+     .help = "policy dynamo-1.x: worth of a block that it holds beyond a worker's own"},
+    {.env = "DYN_MOONCAKE_KV_EVENTS_ENDPOINT",
+     .type = CONF_STR,
+     .offset = AT(mooncake_events),
+     .help = "where the store's master publishes events, instead of what workers' cards say"},
     {.flag = "router-predicted-ttl-secs",
      .env = "DYN_ROUTER_PREDICTED_TTL_SECS",
      .type = CONF_DURATION,
@@ -188,12 +158,19 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(route.use_kv_events),
      .initial = "true",
      .help = "learn from workers' events; --no-kv-events predicts from routing instead"},
-    {.flag = "router-event-fallback",
-     .env = "DYN_ROUTER_EVENT_FALLBACK",
-     .type = CONF_BOOL,
-     .offset = AT(route.event_fallback),
-     .initial = "true",
-     .help = "predict from routing for a worker whose events do not come"},
+    SWITCH("router-event-fallback", "DYN_ROUTER_EVENT_FALLBACK", route.event_fallback, "true",
+           "predict from routing for a worker whose events do not come"),
+    SWITCH("serve-indexer", "DYN_SERVE_INDEXER", serve_indexer, "false",
+           "tell other routers what this one knows of caches, on the request plane"),
+    SWITCH(
+        "use-remote-indexer", "DYN_USE_REMOTE_INDEXER", use_remote_indexer, "false",
+        "ask such a router instead of following events; without an answer, predict from routing"),
+    {.flag = "remote-indexer-timeout",
+     .env = "DYN_REMOTE_INDEXER_TIMEOUT",
+     .type = CONF_DURATION,
+     .offset = AT(remote_indexer_ms),
+     .initial = "500ms",
+     .help = "how long a request waits for that answer"},
     {.flag = "router-ttl",
      .alias = "router-ttl-secs",
      .env = "DYN_ROUTER_TTL",
@@ -202,6 +179,14 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(route.ttl_ms),
      .initial = "120.0",
      .help = "without events: how long a prediction lives"},
+    {.flag = "router-approximate-cache-policy",
+     .env = "DYN_ROUTER_APPROXIMATE_CACHE_POLICY",
+     .type = CONF_ENUM,
+     .offset = AT(route.approx_policy),
+     .initial = "ttl",
+     .words = APPROX_POLICY_WORDS,
+     .help = "without events: ttl, or lru: as many blocks of each worker as it has, those used "
+             "last"},
     {.flag = "router-index-memory",
      .env = "DYN_ROUTER_INDEX_MEMORY",
      .type = CONF_U64,
@@ -302,6 +287,20 @@ static const struct conf_field FIELDS[] = {
      .type = CONF_STR,
      .offset = AT(queue.file),
      .help = "YAML file of policy classes: shares, order, thresholds and bounds of the queue"},
+    {.flag = "router-prefill-policy",
+     .env = "DYN_ROUTER_PREFILL_POLICY",
+     .type = CONF_ENUM,
+     .offset = AT(prefill_selector),
+     .initial = "default",
+     .words = SELECTORS,
+     .help = "selector of prefill workers: default, that of --router-policy"},
+    {.flag = "router-decode-policy",
+     .env = "DYN_ROUTER_DECODE_POLICY",
+     .type = CONF_ENUM,
+     .offset = AT(decode_selector),
+     .initial = "default",
+     .words = SELECTORS,
+     .help = "the same of decode workers"},
     {.flag = "router-session-affinity-ttl-secs",
      .env = "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS",
      .type = CONF_U64,
@@ -310,6 +309,13 @@ static const struct conf_field FIELDS[] = {
      .max = 31536000,
      .help = "requests with one X-Dynamo-Session-ID stay with a worker until unused so long; "
              "0 = off"},
+    {.flag = "router-session-affinity-mode",
+     .env = "DYN_ROUTER_SESSION_AFFINITY_MODE",
+     .type = CONF_ENUM,
+     .offset = AT(route.affinity_mode),
+     .initial = "hard",
+     .words = AFFINITY_MODE_WORDS,
+     .help = "a session whose worker is busy: hard = is refused, soft = moves"},
     {.flag = "router-tracking-hash",
      .env = "DYN_ROUTER_TRACKING_HASH",
      .type = CONF_ENUM,
@@ -470,18 +476,34 @@ static const struct conf_field FIELDS[] = {
      .help = "largest file that is downloaded for a model, in MB"},
     {.flag = "model-name", .type = CONF_STR, .offset = AT(model_name), .help = NULL},
     {.flag = "model-path", .type = CONF_STR, .offset = AT(model_path), .help = NULL},
+#define IDLE_WORD(i, name, variable)                                                               \
+    {                                                                                              \
+        .flag = (name), .env = (variable), .type = CONF_STR, .offset = AT(idle_words[i])           \
+    }
+#define IDLE_FLAG(i, name, variable)                                                               \
+    {                                                                                              \
+        .flag = (name), .env = (variable), .type = CONF_BOOL, .offset = AT(idle_flags[i])          \
+    }
+    /* Order of FRONTEND_IDLE_WORDS, FRONTEND_IDLE_FLAGS. */
+    IDLE_WORD(0, "router-event-threads", "DYN_ROUTER_EVENT_THREADS"),
+    IDLE_WORD(1, "dyn-preprocess-workers", "DYN_PREPROCESS_WORKERS"),
+    IDLE_WORD(2, "tokenizer", "DYN_TOKENIZER"),
+    IDLE_WORD(3, "dump-config-to", "DYN_DUMP_CONFIG_TO"),
+    IDLE_WORD(4, "grpc-metrics-port", "DYN_GRPC_METRICS_PORT"),
+    IDLE_FLAG(0, "trust-remote-code", "DYN_TRUST_REMOTE_CODE"),
+    IDLE_FLAG(1, "tokenizer-fallback", "DYN_TOKENIZER_FALLBACK"),
+    IDLE_FLAG(2, "dyn-debug-perf", "DYN_DEBUG_PERF"),
+    IDLE_FLAG(3, "exp-python-factory", NULL),
+    IDLE_FLAG(4, "enable-session-prefix-index", "DYN_ENABLE_SESSION_PREFIX_INDEX"),
+    IDLE_FLAG(5, "exclude-tools-when-tool-choice-none", "DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE"),
     {.flag = "metrics-prefix",
      .env = "DYN_METRICS_PREFIX",
      .type = CONF_STR,
      .offset = AT(metrics_prefix),
      .initial = "dynamo_frontend",
      .help = "of metric names"},
-    {.flag = "router-replica-sync",
-     .env = "DYN_ROUTER_REPLICA_SYNC",
-     .type = CONF_BOOL,
-     .offset = AT(replica_sync),
-     .initial = "false",
-     .help = "tell other routers of the same workers what is placed, and book what they tell"},
+    SWITCH("router-replica-sync", "DYN_ROUTER_REPLICA_SYNC", replica_sync, "false",
+           "tell other routers of the same workers what is placed, and book what they tell"),
     {.flag = "router-index-dir",
      .env = "DYN_ROUTER_INDEX_DIR",
      .type = CONF_STR,
@@ -493,12 +515,8 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(index_period_ms),
      .initial = "30s",
      .help = "how often that file is written; at the end it always is"},
-    {.flag = "router-reset-states",
-     .env = "DYN_ROUTER_RESET_STATES",
-     .type = CONF_BOOL,
-     .offset = AT(reset_states),
-     .initial = "false",
-     .help = "JetStream: purge stream and snapshot at start (those of other replicas too)"},
+    SWITCH("router-reset-states", "DYN_ROUTER_RESET_STATES", reset_states, "false",
+           "JetStream: purge stream and snapshot at start (those of other replicas too)"),
     {.flag = "router-snapshot-threshold",
      .env = "DYN_ROUTER_SNAPSHOT_THRESHOLD",
      .type = CONF_U64,
@@ -510,6 +528,12 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(stream_max_age_ms),
      .initial = "3600",
      .help = "JetStream: how long a stream that we make keeps events"},
+    {.flag = "router-min-initial-workers",
+     .env = "DYN_ROUTER_MIN_INITIAL_WORKERS",
+     .type = CONF_U64,
+     .offset = AT(min_initial_workers),
+     .initial = "0",
+     .help = "a model is not served before so many workers of it have been there at once"},
     {.flag = "enforce-disagg",
      .env = "DYN_ENFORCE_DISAGG",
      .type = CONF_BOOL,
@@ -703,71 +727,23 @@ static const struct conf_field FIELDS[] = {
      .type = CONF_BOOL,
      .offset = AT(log_jsonl),
      .initial = "false",
-     .help = "log JSON lines"},
+     .help = "log JSON lines, with ids of traces, which workers are told of, too"},
+    {.env = "OTEL_EXPORT_ENABLED",
+     .type = CONF_BOOL,
+     .offset = AT(otel),
+     .initial = "false",
+     .help = "export spans by OTLP, to OTEL_EXPORTER_OTLP_ENDPOINT and as its kin say"},
 };
 
 const struct conf_spec FRONTEND_CONF_SPEC = {
     .program = "dynamo-frontend",
-    .summary = "OpenAI-compatible HTTP frontend with KV-aware routing. Options that the reference "
-               "has and\n"
-               "that have no effect here yet are accepted and named at start.",
+    .summary =
+        "OpenAI-compatible HTTP frontend with KV-aware routing. Options of the reference that "
+        "have\n"
+        "nothing to set here are accepted and named at start.",
     .fields = FIELDS,
     .n_fields = ARRAY_LEN(FIELDS),
 };
-
-/* Each key of the JSON object is one of the variables above, in lower case and without its head. */
-static int set_bypass(struct frontend_conf *c, struct str key, struct str value, struct err *e)
-{
-    static const char *const keys[] = {"policy", "eff_isl_threshold", "eff_isl_ratio_threshold",
-                                       "prefill_busy_threshold", "decode_busy_threshold"};
-    AUTO(mem_free) char *name = xasprintf("DYN_ROUTER_CONDITIONAL_DISAGG_%.*s", STR_ARG(key));
-
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        if (!str_is(key, keys[i]))
-            continue;
-        for (char *at = name; *at; at++)
-            if (*at >= 'a' && *at <= 'z')
-                *at = (char)(*at - 'a' + 'A');
-        if (value.len >= 2 && value.ptr[0] == '"')
-            value = str_slice(value.ptr + 1, value.len - 2);
-        return str_is(value, "null") ? 0
-                                     : conf_set(&FRONTEND_CONF_SPEC, c, str_from(name), value, e);
-    }
-    return err_set(e, -EINVAL, "unknown key '%.*s'", STR_ARG(key));
-}
-
-static int load_bypass(struct frontend_conf *c, struct err *e)
-{
-    struct json_pull p;
-    struct str key, value;
-    int r = 0;
-
-    json_pull_init(&p, str_from(c->bypass_json));
-    if (json_pull_object(&p))
-        while (r == 0 && json_pull_key(&p, &key) && json_pull_skip(&p, &value))
-            r = set_bypass(c, key, value, e);
-    if (r == 0)
-        r = json_pull_end(&p, e);
-    return r < 0 ? err_wrap(e, r, "--router-conditional-disagg-config") : 0;
-}
-
-int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
-                       const char *(*env)(const char *name), struct err *e)
-{
-    const struct bypass_conf *bypass = &ret->route.bypass;
-    int r = conf_load(&FRONTEND_CONF_SPEC, ret, argc, argv, env, e);
-
-    if (r == 0 && ret->bypass_json)
-        r = load_bypass(ret, e);
-    if (r == 0 && bypass->enabled && bypass->policy != BYPASS_ISL_BOUNDING &&
-        isnan(bypass->prefill_busy))
-        r = err_set(e, -EINVAL,
-                    "--router-conditional-disagg: policy %s needs prefill_busy_threshold",
-                    BYPASS_POLICY_WORDS[bypass->policy]);
-    if (r == 0 && ret->route.load_aware)
-        ret->route.mode = ROUTE_KV; /* as in 1.x */
-    return r;
-}
 
 enum discovery frontend_conf_discovery(const struct frontend_conf *c)
 {
@@ -784,11 +760,4 @@ enum discovery frontend_conf_discovery(const struct frontend_conf *c)
         break;
     }
     return (enum discovery)c->store_kv;
-}
-
-bool frontend_conf_is_routing(struct str env_name)
-{
-    return str_starts(env_name, STR("DYN_ROUTER_")) || str_starts(env_name, STR("DYN_KV_")) ||
-           str_starts(env_name, STR("COMMUTATOR_ROUTER_")) ||
-           (str_starts(env_name, STR("DYN_ACTIVE_")) && str_has(env_name, STR("_THRESHOLD")));
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/buf.h"
 #include "lib/base/conf.h"
 #include "router/discovery/etcd_client.h"
 #include "router/frontend/admission.h"
@@ -19,6 +20,8 @@
 
 enum event_plane { EVENT_PLANE_NATS, EVENT_PLANE_ZMQ };
 enum discovery { DISCOVERY_KUBERNETES, DISCOVERY_FILE, DISCOVERY_MEM, DISCOVERY_ETCD };
+
+enum { FRONTEND_IDLE_WORDS = 5, FRONTEND_IDLE_FLAGS = 6 };
 
 struct frontend_conf {
     char *http_host;
@@ -45,11 +48,15 @@ struct frontend_conf {
     bool tokenizer_cache;
     uint64_t tokenizer_cache_bytes;
     struct route_conf route;
+    char *mooncake_events; /* NULL: as workers' cards say */
     struct admission_options queue;
     struct tracking_options tracking;
     int overload_status; /* enum overload_word */
-    bool replica_sync, reset_states, enforce_disagg;
-    char *bypass_json; /* read into route.bypass */
+    bool replica_sync, reset_states, enforce_disagg, serve_indexer, use_remote_indexer;
+    uint64_t remote_indexer_ms;
+    uint64_t min_initial_workers;
+    int prefill_selector, decode_selector; /* there is the one */
+    char *bypass_json;                     /* read into route.bypass */
     uint64_t snapshot_threshold, stream_max_age_ms;
     char *index_folder; /* NULL = the index is not kept */
     uint64_t index_period_ms;
@@ -58,6 +65,8 @@ struct frontend_conf {
     uint64_t body_limit_mb, connections_max, requests_max;
     uint64_t drain_ms;
     char *nats_server, *nats_user, *nats_password, *nats_token, *nats_credentials;
+    char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
+    bool nats_tls_unverified;
     char *pod_name, *pod_uid, *pod_namespace, *pod_ip, *tcp_rpc_host;
     uint64_t connect_ms, ack_ms, nats_ack_ms, http_ack_ms, call_home_ms, first_token_ms, gap_ms;
     uint64_t pool_max;
@@ -65,7 +74,13 @@ struct frontend_conf {
     uint64_t inhibit_ms;
     char *routing_config_map, *routing_file;
     char *log_filter;
-    bool log_jsonl;
+    /* Options of the reference that mean nothing here; named at the start. */
+    char *idle_words[FRONTEND_IDLE_WORDS];
+    bool idle_flags[FRONTEND_IDLE_FLAGS];
+    bool log_jsonl, otel;
+    bool anthropic, strip_preamble, dispatch_calls, dispatch_thoughts;
+    int reasoning_field;                      /* enum reasoning_field */
+    char *tls_cert, *tls_key, *tls_client_ca; /* NULL: plain HTTP */
 };
 
 enum overload_word { OVERLOAD_503, OVERLOAD_529 };
@@ -76,6 +91,9 @@ extern const struct conf_spec FRONTEND_CONF_SPEC;
 MUST_CHECK int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
                                   const char *(*env)(const char *name), struct err *e);
 
+/* Whose index counts: of the load, or of what loads the same fields in another way. */
+MUST_CHECK int frontend_conf_settle_index(struct frontend_conf *c, struct err *e);
+
 /* Which store to use: DYN_DISCOVERY_BACKEND in either generation's words, else --store-kv. */
 enum discovery frontend_conf_discovery(const struct frontend_conf *c);
 /* How workers are reached. Borrows @c. */
@@ -84,3 +102,5 @@ struct plane_client_conf frontend_conf_plane(const struct frontend_conf *c, cons
 struct kv_events_conf frontend_conf_events(const struct frontend_conf *c, const char *program);
 /* Whether a variable belongs to the live routing configuration. */
 bool frontend_conf_is_routing(struct str env_name);
+/* Names the given options that have no effect here, separated by spaces; empty when there is none. */
+void frontend_conf_put_idle(const struct frontend_conf *c, struct buf *out);

@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "router/discovery/model_text.h"
 #include "router/frontend/card_objects.h"
+#include "router/openai/openai.h"
 #include "router/openai/reply.h"
 
 static const struct log_target LG = {"commutator::frontend::model"};
@@ -34,12 +35,25 @@ struct load {
     struct err e; /* why it failed */
 };
 
+/* Plain OpenAI servers apply templates themselves; caches are looked up by what they make of them. */
+static enum chat_release release_of(const struct model *m)
+{
+    if (m->is_stock)
+        return CHAT_AS_SENT;
+    return model_is_of_1(m) && m->conf.template_style != TEMPLATE_DYNAMO_0_9 ? CHAT_OF_1
+                                                                             : CHAT_OF_0_9;
+}
+
 static void load_work(void *arg)
 {
     struct load *l = arg;
 
+    if (l->m->takes_text) {
+        l->r = 0; /* nothing is made of text here */
+        return;
+    }
     l->r = model_text_load(&l->text, l->card, l->places, l->objects, l->n_objects,
-                           l->m->conf.template_style, &l->e);
+                           l->m->conf.template_style, release_of(l->m), &l->e);
 }
 
 /* A way of writing calls that is not read here leaves the answer as the model wrote it. */
@@ -71,17 +85,20 @@ static void ready_without_tokenizer(struct model *m, const struct err *why)
 static void take_loaded(struct model *m, struct load *l)
 {
     m->tokenizer = TAKE(l->text.tokenizer);
-    if (m->conf.prompt_cache_bytes)
+    if (m->tokenizer && m->conf.prompt_cache_bytes)
         m->prompt_cache = prompt_cache_new(m->tokenizer, m->conf.prompt_cache_bytes, random_u64());
     m->chat = TAKE(l->text.chat);
     m->n_eos_ids = l->text.n_eos_ids;
     m->eos_ids = xreallocarray(NULL, MAX(m->n_eos_ids, (size_t)1), sizeof(*m->eos_ids));
     memcpy(m->eos_ids, l->text.eos_ids, m->n_eos_ids * sizeof(*m->eos_ids));
+    m->vocabulary = l->text.vocabulary;
     m->n_fetched = l->text.n_fetched;
     m->n_differ = l->text.n_differ;
     m->why = l->text.lacks;
     m->state = MODEL_READY;
-    check_parsers(m);
+    model_configure(m);
+    if (!m->takes_text)
+        check_parsers(m);
     if (m->why.text[0])
         log_warn(&LG, "chat template cannot be used", LOG_STR("model", m->name),
                  LOG_STR("why", m->why.text));
@@ -163,7 +180,7 @@ static void load(void *arg)
     l->places = m->conf.places;
     /* What a thread that was never begun would leave behind. */
     l->r = err_set(&l->e, -ECANCELED, "stopped");
-    if (card_has_objects(l->card))
+    if (card_has_objects(l->card) && !m->takes_text)
         card_objects_get(m->conf.objects, l->card, on_objects, l);
     else
         side_pool_run(m->conf.side, load_work, load_done, l);
@@ -182,11 +199,13 @@ static char *lower(const char *name)
     return copy;
 }
 
-static const struct chunk_style *chunks_of(enum answer_style style, const struct model_card *card)
+static const struct chunk_style *chunks_of(const struct model_conf *conf,
+                                           const struct model_card *card)
 {
-    if (style == ANSWERS_BY_CARD)
-        return card->is_of_1 ? &CHUNKS_OF_1 : &CHUNKS_OF_0_9;
-    return style == ANSWERS_OF_1 ? &CHUNKS_OF_1 : &CHUNKS_OF_0_9;
+    if (conf->answer_style == ANSWERS_BY_CARD ? !card->is_of_1
+                                              : conf->answer_style == ANSWERS_OF_0_9)
+        return &CHUNKS_OF_0_9;
+    return conf->reasoning_field == REASONING_SHORT ? &CHUNKS_OF_1_SHORT : &CHUNKS_OF_1;
 }
 
 struct model *model_new(const struct served_model *found, const struct model_conf *conf,
@@ -199,13 +218,41 @@ struct model *model_new(const struct served_model *found, const struct model_con
     m->name = xstrdup(found->name);
     m->label = lower(found->name);
     m->card = model_card_ref(found->card);
-    m->chunks = chunks_of(conf->answer_style, m->card);
+    m->chunks = chunks_of(conf, m->card);
+    m->reads_special = reply_reads_special(m->card->reasoning_parser, m->card->tool_call_parser);
     m->is_stock = found->is_stock;
+    m->takes_text = !m->is_stock && m->card->input == MODEL_INPUT_TEXT;
     m->busy_decode_blocks = m->busy_prefill_tokens = NAN;
     m->pool = pool ? pool_ref(pool) : pool_new(conf->loop, found, conf->block_size, conf->route);
     m->retry = timer_new(conf->loop, load, m);
     load(m);
     return m;
+}
+
+bool model_serves(const struct model *m, unsigned api)
+{
+    static const struct {
+        enum api api;
+        unsigned flag;
+    } flags[] = {{API_CHAT, MODEL_CHAT},
+                 {API_COMPLETIONS, MODEL_COMPLETIONS},
+                 {API_EMBEDDINGS, MODEL_EMBEDDING}};
+
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++)
+        if ((unsigned)flags[i].api == api)
+            return m->is_stock ||
+                   (m->card->flags & flags[i].flag) != 0; /* an engine knows itself */
+    return false;
+}
+
+bool model_is_of_1(const struct model *m)
+{
+    return !m->is_stock && m->chunks->is_of_1;
+}
+
+struct str model_salt(const struct model *m, struct str salt)
+{
+    return model_is_of_1(m) ? salt : STR_NULL;
 }
 
 struct model *model_ref(struct model *m)
@@ -243,6 +290,11 @@ struct model *model_unref(struct model *m)
     return NULL;
 }
 
+static bool embeds_alone(const struct model *m)
+{
+    return (m->card->flags & (MODEL_CHAT | MODEL_COMPLETIONS | MODEL_EMBEDDING)) == MODEL_EMBEDDING;
+}
+
 void model_configure(struct model *m)
 {
     struct route_conf c = *m->conf.route;
@@ -251,9 +303,10 @@ void model_configure(struct model *m)
         c.busy_decode_blocks = m->busy_decode_blocks;
     if (!isnan(m->busy_prefill_tokens))
         c.busy_prefill_tokens = m->busy_prefill_tokens;
-    if (c.mode == ROUTE_KV && m->state == MODEL_READY && !m->tokenizer && !pool_tokenizer(m->pool))
-        c.mode =
-            ROUTE_LEAST_LOADED; /* nothing is known of prompts that caches could be asked for */
+    /* Where nothing is known of prompts, or none are kept, caches cannot be asked. */
+    if (c.mode == ROUTE_KV && m->state == MODEL_READY &&
+        (embeds_alone(m) || (!m->tokenizer && !pool_tokenizer(m->pool))))
+        c.mode = ROUTE_LEAST_LOADED;
     pool_configure(m->pool, &c);
 }
 

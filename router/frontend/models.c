@@ -99,6 +99,7 @@ static struct model *load(struct models *ms, const struct served_model *found, s
         .places = &ms->places,
         .template_style = (enum template_style)ms->conf->template_style,
         .answer_style = (enum answer_style)ms->conf->answer_style,
+        .reasoning_field = (enum reasoning_field)ms->conf->reasoning_field,
         .objects = ms->objects,
         .prompt_cache_bytes = ms->conf->tokenizer_cache ? ms->conf->tokenizer_cache_bytes : 0,
         .block_size = (uint32_t)ms->conf->kv_block_size,
@@ -113,6 +114,7 @@ struct model *models_add(struct models *ms, const struct served_model *found)
 {
     struct model *m = load(ms, found, NULL);
 
+    m->pool->min_workers = ms->conf->min_initial_workers;
     (void)strmap_set(ms->serving->models, str_from(m->pool->set), m);
     serving_link_sets(ms->serving);
     return m;

@@ -7,7 +7,9 @@
 #include "lib/base/log.h"
 #include "router/kv/block_hash.h"
 #include "router/frontend/admission.h"
+#include "router/frontend/shared_cache.h"
 #include "router/sync/load_report.h"
+#include "router/sync/remote_index.h"
 
 static const struct log_target LG = {"commutator::frontend::pool"};
 
@@ -71,6 +73,7 @@ struct pool *pool_unref(struct pool *p)
     map64_done(&p->inhibited);
     admission_free(p->admission);
     load_report_free(p->report);
+    shared_cache_free(p->shared);
     scheduler_free(p->scheduler);
     affinity_free(p->affinity);
     free(p->model);
@@ -116,16 +119,24 @@ void pool_configure(struct pool *p, const struct route_conf *route)
         c.busy_decode_blocks = c.busy_prefill_tokens = c.busy_prefill_share = NAN;
     }
     scheduler_configure(p->scheduler, &c);
+    if (p->shared)
+        shared_cache_switch(p->shared, route->shared_cache != SHARED_CACHE_NONE);
 }
 
-size_t pool_hash_local(const struct pool *p, const uint32_t *tokens, size_t n_tokens,
-                       uint64_t *ret_local)
+void pool_share_cache(struct pool *p, const char *endpoint)
+{
+    p->shared = shared_cache_new(p->loop, p->model, scheduler_block_size(p->scheduler), endpoint);
+    shared_cache_switch(p->shared, scheduler_conf(p->scheduler)->shared_cache != SHARED_CACHE_NONE);
+}
+
+size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *tokens,
+                       size_t n_tokens, uint64_t *ret_local)
 {
     uint32_t block_size = scheduler_block_size(p->scheduler);
+    uint64_t seed = p->seed + block_hash_seed(STR_NULL, salt) - BLOCK_HASH_SEED;
 
-    return p->eagle
-               ? block_hash_local_eagle_seeded(p->seed, tokens, n_tokens, block_size, ret_local)
-               : block_hash_local_seeded(p->seed, tokens, n_tokens, block_size, ret_local);
+    return p->eagle ? block_hash_local_eagle_seeded(seed, tokens, n_tokens, block_size, ret_local)
+                    : block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
 }
 
 bool pool_cuts_as(const struct pool *p, const struct pool *other)
@@ -145,6 +156,7 @@ void pool_put_worker(struct pool *p, const struct worker *w)
                                .total_kv_blocks = card->total_kv_blocks,
                                .max_num_seqs = card->max_num_seqs,
                                .max_batched_tokens = card->max_num_batched_tokens,
+                               .on_cpu = w->on_cpu,
                                .taints = (const char *const *)card->taints,
                                .n_taints = card->n_taints};
 
@@ -163,9 +175,12 @@ void pool_put_worker(struct pool *p, const struct worker *w)
     }
     worker_free(known);
     map64_put_ptr(&p->workers, w->id, fresh);
+    p->opened |= p->workers.len >= p->min_workers;
     (void)map64_remove(&p->inhibited, w->id, NULL);
     if (!scheduler_put_worker(p->scheduler, &info))
         log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
+    if (p->shared)
+        shared_cache_put_worker(p->shared, w->id, &card->hicache);
     if (p->admission)
         admission_wake(p->admission);
 }
@@ -178,6 +193,8 @@ void pool_remove_worker(struct pool *p, uint64_t worker_id)
         worker_free((struct pool_worker *)(uintptr_t)worker);
     (void)map64_remove(&p->inhibited, worker_id, NULL);
     scheduler_remove_worker(p->scheduler, worker_id);
+    if (p->shared)
+        shared_cache_remove_worker(p->shared, worker_id);
     if (p->admission)
         admission_wake(p->admission);
 }
@@ -228,43 +245,87 @@ static size_t inhibited(struct pool *p, uint64_t *ret_ids, size_t cap)
     return n;
 }
 
-int pool_route(struct pool *p, struct route_request *q, struct pool_avoid avoid,
-               struct route_decision *ret_decision, struct booking **ret_booking)
+/* Looked up anew for every decision, as the index is. */
+static bool find_shared(struct pool *p, const struct route_request *q, struct shared_hits *ret)
 {
-    uint64_t ids[AVOID_MAX];
+    const struct route_conf *c = scheduler_conf(p->scheduler);
+
+    return p->shared && q->tokens && c->mode == ROUTE_KV && !c->load_aware &&
+           shared_cache_find(p->shared, q->tokens, q->n_tokens, ret);
+}
+
+static int route_around(struct pool *p, struct route_request *q, struct pool_avoid avoid,
+                        struct route_decision *ret_decision, struct booking **ret_booking)
+{
+    uint64_t ids[AVOID_MAX], start = clock_now_ns();
+    struct shared_hits hits;
     int r;
 
+    q->shared = find_shared(p, q, &hits) ? &hits : NULL;
+    ret_decision->shared_ns = clock_now_ns() - start;
     assert(avoid.n <= AVOID_MAX);
     if (avoid.n)
         memcpy(ids, avoid.ids, avoid.n * sizeof(ids[0]));
     q->exclude = ids;
     q->n_exclude = avoid.n + inhibited(p, ids + avoid.n, AVOID_MAX - avoid.n);
     r = scheduler_route(p->scheduler, q, ret_decision, ret_booking);
-    if (r != ROUTE_NO_WORKERS || q->n_exclude == avoid.n)
-        return r;
-    /* Better a worker that failed somebody else just now than none. */
-    q->n_exclude = avoid.n;
-    return scheduler_route(p->scheduler, q, ret_decision, ret_booking);
+    if (r == ROUTE_NO_WORKERS && q->n_exclude > avoid.n) {
+        /* Better a worker that failed somebody else just now than none. */
+        q->n_exclude = avoid.n;
+        r = scheduler_route(p->scheduler, q, ret_decision, ret_booking);
+    }
+    q->shared = NULL;
+    return r;
+}
+
+struct remote_prompt pool_remote_prompt(const struct pool *p, const struct route_request *q)
+{
+    return (struct remote_prompt){
+        .ns = p->ns,
+        .component = p->component,
+        .model = str_from(p->model),
+        .local = q->local,
+        .sequence = q->sequence,
+        .n_blocks = q->n_blocks,
+        .by_writes = scheduler_conf(p->scheduler)->remote == ROUTE_REMOTE_WRITES,
+    };
+}
+
+int pool_route(struct pool *p, struct route_request *q, struct pool_avoid avoid,
+               struct route_decision *ret_decision, struct booking **ret_booking)
+{
+    struct remote_prompt prompt = pool_remote_prompt(p, q);
+    int r = route_around(p, q, avoid, ret_decision, ret_booking);
+
+    if (r == 0 && *ret_booking && p->remote && prompt.by_writes && prompt.n_blocks)
+        remote_index_write(p->remote, &prompt,
+                           ret_decision->candidates[ret_decision->chosen].worker);
+    return r;
 }
 
 struct trace {
     const struct pool *pool;
     const char *request_id;
+    const struct trace_context *context;
 };
 
 static void trace_line(void *arg, struct str text)
 {
     const struct trace *t = arg;
-    const struct log_field fields[] = {LOG_STR("request_id", t->request_id),
+    const struct log_field fields[] = {LOG_REQUEST(t->request_id, t->context),
                                        LOG_STR("worker_type", POOL_ROLE_WORDS[t->pool->role])};
 
     log_emitf(&LG_SCHEDULER, LOG_INFO, fields, ARRAY_LEN(fields), "%.*s", STR_ARG(text));
 }
 
-void pool_trace(const struct pool *p, const struct route_decision *d, const char *request_id)
+void pool_trace(const struct pool *p, const struct route_decision *d, const char *request_id,
+                const struct trace_context *context)
 {
-    struct trace t = {p, request_id};
+    struct trace t = {p, request_id, context};
 
-    if (log_enabled(&LG_SCHEDULER, LOG_INFO))
-        route_decision_trace(d, trace_line, &t);
+    if (!log_enabled(&LG_SCHEDULER, LOG_INFO))
+        return;
+    log_hold();
+    route_decision_trace(d, trace_line, &t);
+    log_release();
 }

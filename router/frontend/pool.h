@@ -20,6 +20,7 @@
 #include "router/engine/stock_engine.h"
 #include "router/sched/affinity.h"
 #include "router/sched/scheduler.h"
+#include "router/wire/trace_context.h"
 
 struct admission;
 struct admission_metrics;
@@ -42,7 +43,10 @@ struct pool_worker {
 };
 
 struct load_report;
+struct remote_index;
+struct remote_prompt;
 struct router_series;
+struct shared_cache;
 
 struct pool {
     unsigned refs;
@@ -58,11 +62,15 @@ struct pool {
     bool eagle;    /* how its engines cut prompts into blocks, beside the block size */
     uint64_t seed; /* of their local hashes: an adapter's blocks are not the base model's */
     struct admission *admission;  /* NULL: everybody is routed at once */
+    struct shared_cache *shared;  /* NULL: no cache is shared */
     struct load_report *report;   /* what others are told of it; NULL = nothing */
+    struct remote_index *remote;  /* where its index is kept; NULL = here */
     struct router_series *series; /* what is measured of it, NULL until its first request */
     struct map64 workers;         /* worker id -> struct pool_worker */
     uint64_t inhibit_ms;          /* [POOL_INHIBIT_MS] */
     struct map64 inhibited;       /* worker id -> until when (loop ms) it is passed over */
+    size_t min_workers;           /* it takes no request before so many have been there at once */
+    bool opened;                  /* they have; it stays so when some of them leave */
 };
 
 /* @block_size 0 = what the card says. */
@@ -71,19 +79,28 @@ struct pool *pool_new(struct loop *l, const struct served_model *found, uint32_t
 /* Gives it a queue; @metrics and @rules are borrowed. */
 void pool_admit(struct pool *p, const struct admission_metrics *metrics,
                 const struct admission_rules *rules);
+/* Makes the cache that its workers may share known to it, where the configuration wants that;
+ * @endpoint (may be NULL) goes before what their cards say. Before its workers come. */
+void pool_share_cache(struct pool *p, const char *endpoint);
 struct pool *pool_ref(struct pool *p);
 struct pool *pool_unref(struct pool *p); /* NULL in, NULL out */
 /* A new configuration. Prefill workers hold no blocks for long: theirs are never counted. */
 void pool_configure(struct pool *p, const struct route_conf *route);
 
-/* block_hash_local() as the engines of @p do it; at most n_tokens / block size. */
-size_t pool_hash_local(const struct pool *p, const uint32_t *tokens, size_t n_tokens,
-                       uint64_t *ret_local);
+/* block_hash_local() as the engines of @p do it for prompts with this salt, if not empty; at most
+ * n_tokens / block size. */
+size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *tokens,
+                       size_t n_tokens, uint64_t *ret_local);
 /* Whether hashes of one serve the other. */
 bool pool_cuts_as(const struct pool *p, const struct pool *other);
 
 void pool_put_worker(struct pool *p, const struct worker *w);
 void pool_remove_worker(struct pool *p, uint64_t worker_id);
+/* Whether enough workers have come for it to begin. */
+static inline bool pool_is_open(const struct pool *p)
+{
+    return p->opened || p->min_workers == 0;
+}
 /* NULL when the worker is not there (any more). Borrowed until it changes. */
 const struct pool_worker *pool_worker(const struct pool *p, uint64_t worker_id);
 /* Empty when the worker is not there. */
@@ -104,9 +121,12 @@ struct pool_avoid {
 };
 /*
  * scheduler_route() around @avoid and, while there are others, around those that failed somebody
- * else just now. Same outcomes.
+ * else just now. Same outcomes. Where the index is kept elsewhere and goes by placements, it is told.
  */
 MUST_CHECK int pool_route(struct pool *p, struct route_request *q, struct pool_avoid avoid,
                           struct route_decision *ret_decision, struct booking **ret_booking);
+/* What is asked of p->remote about @q, or told it. Borrows from both. */
+struct remote_prompt pool_remote_prompt(const struct pool *p, const struct route_request *q);
 /* The reference's trace lines, with the request and the side they belong to as fields. */
-void pool_trace(const struct pool *p, const struct route_decision *d, const char *request_id);
+void pool_trace(const struct pool *p, const struct route_decision *d, const char *request_id,
+                const struct trace_context *context);

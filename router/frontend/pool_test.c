@@ -120,8 +120,31 @@ static void it_is_asked_when_there_is_no_other(void **state)
     rig_done(&g);
 }
 
+static void it_opens_with_enough_workers_and_stays_open(void **state)
+{
+    struct rig g;
+
+    (void)state;
+    rig_init(&g, 0);
+    assert_true(pool_is_open(g.pool));
+    g.pool->min_workers = 2;
+    assert_false(pool_is_open(g.pool));
+    put_worker(&g, 1);
+    put_worker(&g, 1); /* told of again */
+    assert_false(pool_is_open(g.pool));
+    pool_remove_worker(g.pool, 1);
+    put_worker(&g, 2); /* one after the other does not count */
+    assert_false(pool_is_open(g.pool));
+    put_worker(&g, 1);
+    assert_true(pool_is_open(g.pool));
+    pool_remove_worker(g.pool, 1);
+    assert_true(pool_is_open(g.pool));
+    rig_done(&g);
+}
+
 int main(void)
 {
     return TEST_RUN(T(a_worker_that_failed_is_passed_over_for_a_while), T(discovery_ends_it),
-                    T(it_is_asked_when_there_is_no_other));
+                    T(it_is_asked_when_there_is_no_other),
+                    T(it_opens_with_enough_workers_and_stays_open));
 }

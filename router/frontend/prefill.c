@@ -28,6 +28,7 @@ struct prefill {
     uint64_t decision_seq; /* of its record; 0 = none, or told how it went */
     struct booking *booking;
     struct plane_stream *stream;
+    struct attempt_span attempt;
     uint64_t failed[PREFILL_ATTEMPTS];
     size_t n_failed;
     uint64_t started_ns, sent_ns;
@@ -53,7 +54,7 @@ static void rehash(struct prefill *p)
     n = rq.n_token_ids / scheduler_block_size(p->conf.pool->scheduler);
     p->local = xreallocarray(NULL, n, sizeof(*p->local));
     p->sequence = xreallocarray(NULL, n, sizeof(*p->sequence));
-    n = pool_hash_local(p->conf.pool, rq.token_ids, rq.n_token_ids, p->local);
+    n = pool_hash_local(p->conf.pool, p->conf.salt, rq.token_ids, rq.n_token_ids, p->local);
     block_hash_sequence(p->local, n, p->sequence);
     p->conf.request.local = p->local;
     p->conf.request.sequence = p->sequence;
@@ -82,6 +83,10 @@ static void note_end(struct prefill *p, enum decision_end how)
                                  .ttft_ms = NAN,
                                  .duration_ms = (double)(now_ns - p->started_ns) / 1e6};
 
+    attempt_span_end(
+        &p->attempt, p->conf.s,
+        &(struct attempt_end){
+            .id = p->conf.id, .decision = &p->decision, .phase = PHASE_PREFILL, .how = how});
     p->booking = booking_end(p->booking, now_ns, how == DECISION_FINISHED);
     if (p->decision_seq)
         explain_ended(p->conf.s->explain, p->decision_seq, &o);
@@ -151,9 +156,10 @@ static void choose_room(struct prefill *p, const struct pool_worker *w)
         str_from(p->host), w->bootstrap_port,
         prefill_room(random_u64(), kv ? at->dp_rank : 0, kv ? w->dp_size : 1),
         str_from(p->handoff_id)};
-    log_info(&LG, "Built bootstrap_info upfront before prefill", LOG_STR("request_id", p->conf.id),
-             LOG_U64("worker_id", at->worker_id), LOG_U64("dp_rank", at->dp_rank),
-             LOG_STR("bootstrap_host", p->host), LOG_U64("bootstrap_port", p->bootstrap.port),
+    log_info(&LG, "Built bootstrap_info upfront before prefill",
+             LOG_REQUEST(p->conf.id, p->conf.trace), LOG_U64("worker_id", at->worker_id),
+             LOG_U64("dp_rank", at->dp_rank), LOG_STR("bootstrap_host", p->host),
+             LOG_U64("bootstrap_port", p->bootstrap.port),
              LOG_U64("bootstrap_room", p->bootstrap.room),
              LOG_STR("router_mode", ROUTE_MODE_WORDS[p->decision.mode]));
 }
@@ -164,10 +170,14 @@ static void send(struct prefill *p)
 {
     const struct worker_rank *at = &prefill_chosen(p)->worker;
     AUTO(buf_done) struct buf body = BUF_NULL;
+    struct plane_header headers[TRACE_HEADERS_MAX];
     struct plane_call call = {.address = pool_worker_address(p->conf.pool, at->worker_id),
-                              .id = str_from(p->conf.id)};
+                              .id = str_from(p->conf.id),
+                              .headers = headers};
     struct engine_request rq;
 
+    attempt_span_begin(&p->attempt, p->conf.s, p->conf.trace);
+    call.n_headers = trace_context_headers(&p->attempt.trace, headers);
     p->conf.fill(p->conf.arg, &rq);
     rq.stop.max_tokens = OPT_U64(1);
     rq.has_routing = true;
@@ -199,6 +209,8 @@ static void note_decision(struct prefill *p, const struct route_request *q, int 
                                     .attempt = (uint32_t)p->n_failed + 1};
 
     p->decision_seq = decision_note(&n, q, &p->decision, result);
+    if (result == 0)
+        span_decided(p->conf.s, p->conf.trace, q, &p->decision, p->conf.times);
     if (result != 0)
         p->decision_seq = 0;
 }
@@ -220,7 +232,7 @@ static bool attempt(struct prefill *p)
             p->reason = reason_of(r);
         return false;
     }
-    pool_trace(p->conf.pool, &p->decision, p->conf.id);
+    pool_trace(p->conf.pool, &p->decision, p->conf.id, p->conf.trace);
     w = pool_worker(p->conf.pool, prefill_chosen(p)->worker.worker_id);
     if (w && w->bootstrap_host)
         choose_room(p, w);
@@ -245,6 +257,7 @@ static void attempt_failed(struct prefill *p, const char *reason, bool again)
     uint64_t worker = prefill_chosen(p)->worker.worker_id;
     bool decodes = p->state != PREFILL_WAITING;
 
+    p->attempt.failure = reason;
     drop_attempt(p, p->delivered ? DECISION_FINISHED : DECISION_RETRIED);
     if (p->delivered) {
         p->state = PREFILL_READY;
@@ -255,8 +268,8 @@ static void attempt_failed(struct prefill *p, const char *reason, bool again)
     p->failed[p->n_failed++] = worker;
     count(p, "failed", reason);
     pool_inhibit(p->conf.pool, worker);
-    log_warn(&LG, "prefill failed", LOG_STR("request_id", p->conf.id), LOG_U64("worker_id", worker),
-             LOG_STR("why", reason), LOG_BOOL("decoding", decodes));
+    log_warn(&LG, "prefill failed", LOG_REQUEST(p->conf.id, p->conf.trace),
+             LOG_U64("worker_id", worker), LOG_STR("why", reason), LOG_BOOL("decoding", decodes));
     if (decodes)
         p->conf.lost(p->conf.arg);
     if (!again || p->conf.request.pinned || p->n_failed == PREFILL_ATTEMPTS || !attempt(p))
@@ -329,8 +342,8 @@ static void on_finished(void *arg)
     note_computed(p);
     note_end(p, DECISION_FINISHED);
     p->state = PREFILL_READY;
-    log_debug(&LG, "Prefill completed, proceeding to decode", LOG_STR("request_id", p->conf.id),
-              LOG_BOOL("ahead", was_ahead));
+    log_debug(&LG, "Prefill completed, proceeding to decode",
+              LOG_REQUEST(p->conf.id, p->conf.trace), LOG_BOOL("ahead", was_ahead));
     if (was_ahead)
         return;
     put_result(p);
@@ -342,7 +355,7 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
     struct prefill *p = arg;
 
     p->stream = NULL;
-    log_debug(&LG, "stream failed", LOG_STR("request_id", p->conf.id),
+    log_debug(&LG, "stream failed", LOG_REQUEST(p->conf.id, p->conf.trace),
               LOG_STR("kind", plane_failure_name(kind)), LOG_STR("why", text));
     attempt_failed(p, plane_failure_name(kind), true);
 }

@@ -29,7 +29,9 @@
 
 #include "router/frontend/pool.h"
 #include "router/frontend/serving.h"
+#include "router/frontend/spans.h"
 #include "router/wire/engine_request.h"
+#include "router/wire/trace_context.h"
 
 enum { PREFILL_ATTEMPTS = 3 };
 
@@ -39,10 +41,13 @@ enum prefill_state { PREFILL_AHEAD, PREFILL_WAITING, PREFILL_READY, PREFILL_FAIL
 struct prefill_conf {
     struct serving *s;
     struct pool *pool;
-    const char *id;                /* of the request */
+    const char *id; /* of the request */
+    const struct trace_context *trace;
+    struct router_times *times;    /* of hashing the prompt */
     const char *label;             /* of the model, for metrics and records */
     struct route_request request;  /* pinned or not */
     const struct pool *hashed_for; /* whose blocks its hashes are of */
+    struct str salt;               /* of its hashes */
     /* The request as a worker would get it that does everything. */
     void (*fill)(void *arg, struct engine_request *ret);
     /*

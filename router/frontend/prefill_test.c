@@ -9,13 +9,14 @@
 #include <math.h>
 
 #include "lib/base/arena.h"
+#include "lib/net/loop_test.h"
 #include "router/frontend/explain.h"
 #include "router/frontend/router_metrics.h"
 #include "router/kv/block_hash.h"
 #include "router/wire/engine_output.h"
 #include "router/wire/plane_server.h"
 
-enum { PATIENCE_MS = 20000, BLOCK = 4, N_TOKENS = 20, N_WORKERS = 2 };
+enum { BLOCK = 4, N_TOKENS = 20, N_WORKERS = 2 };
 
 /* What a worker does with a request. */
 enum script { ANSWER, NO_PARAMS, REFUSE, BREAK, ERROR_ITEM, HANG };
@@ -27,6 +28,7 @@ struct rig {
     struct route_conf route;
     struct serving serving;
     struct pool *pool, *decode; /* of the latter, the way it cuts prompts */
+    struct str salt;
     struct fake {
         struct rig *rig;
         enum script script;
@@ -40,16 +42,6 @@ struct rig {
     struct prefill *prefill;
     char seen[16]; /* 'g', 'l', 'f': callbacks in order */
 };
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = loop_now_ms((rig)->loop) + PATIENCE_MS;                                    \
-        while (!(condition)) {                                                                     \
-            if (loop_now_ms((rig)->loop) > end_)                                                   \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 /* --- workers -----------------------------------------------------------------------------------
  */
@@ -218,7 +210,7 @@ static void rig_close(struct rig *rig)
 {
     prefill_free(rig->prefill);
     assert_int_equal(booked(rig), 0);
-    UNTIL(rig, plane_server_running(rig->server) == 0);
+    LOOP_UNTIL(rig->loop, plane_server_running(rig->server) == 0);
     for (size_t i = 0; i < N_WORKERS; i++)
         arena_free(rig->fakes[i].arena);
     assert_int_equal(rig->pool->refs, 1);
@@ -270,9 +262,11 @@ static void on_failed(void *arg)
 
 static enum prefill_state start(struct rig *rig, uint64_t pin)
 {
+    static const struct trace_context trace;
     struct prefill_conf conf = {.s = &rig->serving,
                                 .pool = rig->pool,
                                 .id = "4c1f0c0e-2b7e-4b52-9c43-0d3d6a7b8c9d",
+                                .trace = &trace,
                                 .label = "m",
                                 .request = {.local = rig->local,
                                             .sequence = rig->sequence,
@@ -283,6 +277,7 @@ static enum prefill_state start(struct rig *rig, uint64_t pin)
                                             .overlap_weight = NAN,
                                             .temperature = NAN},
                                 .hashed_for = rig->decode,
+                                .salt = rig->salt,
                                 .fill = fill,
                                 .go = on_go,
                                 .lost = on_lost,
@@ -310,7 +305,7 @@ static void without_a_meeting_place_the_decode_waits_for_the_params(void **state
     rig_open(&rig, ROUTE_KV, BLOCK, false);
     assert_int_equal(start(&rig, 0), PREFILL_WAITING);
     assert_int_equal(booked(&rig), N_TOKENS + 1);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     assert_string_equal(rig.seen, "g");
     assert_int_equal(prefill_state(rig.prefill), PREFILL_READY);
     assert_int_equal(booked(&rig), 0);
@@ -344,7 +339,7 @@ static void a_worker_that_fails_hands_over_to_the_next(void **state)
         rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, false);
         rig.fakes[0].script = ways[i];
         assert_int_equal(start(&rig, 0), PREFILL_WAITING);
-        UNTIL(&rig, rig.seen[0]);
+        LOOP_UNTIL(rig.loop, rig.seen[0]);
         assert_string_equal(rig.seen, "g");
         assert_int_equal(rig.fakes[0].n_asked, 1);
         assert_int_equal(prefill_chosen(rig.prefill)->worker.worker_id, 2);
@@ -360,7 +355,7 @@ static void when_all_have_failed_the_owner_is_told(void **state)
     rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, false);
     rig.fakes[0].script = rig.fakes[1].script = REFUSE;
     assert_int_equal(start(&rig, 0), PREFILL_WAITING);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     assert_string_equal(rig.seen, "f");
     assert_int_equal(prefill_state(rig.prefill), PREFILL_FAILED);
     assert_string_equal(prefill_reason(rig.prefill), "engine");
@@ -376,7 +371,7 @@ static void a_worker_without_params_is_a_failure_at_once(void **state)
     rig_open(&rig, ROUTE_KV, BLOCK, false);
     rig.fakes[0].script = rig.fakes[1].script = NO_PARAMS;
     assert_int_equal(start(&rig, 0), PREFILL_WAITING);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     assert_string_equal(rig.seen, "f");
     assert_string_equal(prefill_reason(rig.prefill), "no_disaggregated_params");
     assert_int_equal(asked(&rig), 1);
@@ -395,7 +390,7 @@ static void with_a_meeting_place_both_are_told_the_room(void **state)
     assert_true(decode.has_bootstrap && str_is(decode.bootstrap.host, "192.0.2.1"));
     assert_int_equal(decode.bootstrap.port, 18501);
     assert_int_equal(decode.bootstrap.room % 2, 0); /* the pin names rank 0 of 2 */
-    UNTIL(&rig, prefill_state(rig.prefill) == PREFILL_READY);
+    LOOP_UNTIL(rig.loop, prefill_state(rig.prefill) == PREFILL_READY);
     assert_string_equal(rig.seen, "");
     assert_true(rig.fakes[1].asked.has_bootstrap);
     assert_int_equal(rig.fakes[1].asked.bootstrap.room, decode.bootstrap.room);
@@ -412,18 +407,18 @@ static void a_prompt_that_will_not_come_ends_the_decode_that_waits(void **state)
     rig.fakes[0].script = BREAK;
     assert_int_equal(start(&rig, 0), PREFILL_AHEAD);
     prefill_fill_decode(rig.prefill, &before);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     assert_string_equal(rig.seen, "lg");
     prefill_fill_decode(rig.prefill, &after);
     assert_true(before.bootstrap.room != after.bootstrap.room);
-    UNTIL(&rig, prefill_state(rig.prefill) == PREFILL_READY);
+    LOOP_UNTIL(rig.loop, prefill_state(rig.prefill) == PREFILL_READY);
     assert_string_equal(rig.seen, "lg");
     rig_close(&rig);
 
     rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, true);
     rig.fakes[0].script = rig.fakes[1].script = ERROR_ITEM;
     assert_int_equal(start(&rig, 0), PREFILL_AHEAD);
-    UNTIL(&rig, strchr(rig.seen, 'f'));
+    LOOP_UNTIL(rig.loop, strchr(rig.seen, 'f'));
     assert_string_equal(rig.seen, "lglf");
     rig_close(&rig);
 }
@@ -436,10 +431,11 @@ static void a_decode_worker_that_gets_no_prompt_asks_for_another(void **state)
     rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, true);
     rig.fakes[0].script = HANG;
     assert_int_equal(start(&rig, 0), PREFILL_AHEAD);
-    UNTIL(&rig, rig.fakes[0].held);
+    LOOP_UNTIL(rig.loop, rig.fakes[0].held);
     prefill_refused(rig.prefill);
     assert_string_equal(rig.seen, "lg");
-    UNTIL(&rig, rig.fakes[0].n_cancelled == 1 && prefill_state(rig.prefill) == PREFILL_READY);
+    LOOP_UNTIL(rig.loop,
+               rig.fakes[0].n_cancelled == 1 && prefill_state(rig.prefill) == PREFILL_READY);
     assert_int_equal(rig.fakes[1].n_asked, 1);
     /* It said good-bye, and died before its blocks were fetched; the first one works again. */
     rig.fakes[0].script = ANSWER;
@@ -449,10 +445,10 @@ static void a_decode_worker_that_gets_no_prompt_asks_for_another(void **state)
 
     rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, false);
     assert_int_equal(start(&rig, 0), PREFILL_WAITING);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     prefill_refused(rig.prefill);
     assert_string_equal(rig.seen, "gl");
-    UNTIL(&rig, rig.seen[2]);
+    LOOP_UNTIL(rig.loop, rig.seen[2]);
     assert_string_equal(rig.seen, "glg");
     assert_int_equal(asked(&rig), 2);
     rig_close(&rig);
@@ -466,12 +462,12 @@ static void once_the_prompt_has_arrived_nothing_matters(void **state)
     rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, true);
     rig.fakes[0].script = HANG;
     assert_int_equal(start(&rig, 0), PREFILL_AHEAD);
-    UNTIL(&rig, rig.fakes[0].held);
+    LOOP_UNTIL(rig.loop, rig.fakes[0].held);
     prefill_delivered(rig.prefill);
     assert_int_equal(booked(&rig),
                      1); /* the request is there until its stream ends, its prompt not */
     plane_request_abort(TAKE(rig.fakes[0].held));
-    UNTIL(&rig, prefill_state(rig.prefill) == PREFILL_READY);
+    LOOP_UNTIL(rig.loop, prefill_state(rig.prefill) == PREFILL_READY);
     assert_string_equal(rig.seen, "");
     assert_int_equal(asked(&rig), 1);
     rig_close(&rig);
@@ -485,11 +481,11 @@ static void a_request_that_ends_ends_its_prefill(void **state)
     rig_open(&rig, ROUTE_KV, BLOCK, false);
     rig.fakes[0].script = rig.fakes[1].script = HANG;
     assert_int_equal(start(&rig, 0), PREFILL_WAITING);
-    UNTIL(&rig, rig.fakes[0].held || rig.fakes[1].held);
+    LOOP_UNTIL(rig.loop, rig.fakes[0].held || rig.fakes[1].held);
     assert_int_equal(booked(&rig), N_TOKENS + 1);
     rig.prefill = prefill_free(rig.prefill);
     assert_int_equal(booked(&rig), 0);
-    UNTIL(&rig, rig.fakes[0].n_cancelled + rig.fakes[1].n_cancelled == 1);
+    LOOP_UNTIL(rig.loop, rig.fakes[0].n_cancelled + rig.fakes[1].n_cancelled == 1);
     rig_close(&rig);
 }
 
@@ -528,9 +524,32 @@ static void the_prompt_is_cut_as_the_prefill_worker_does(void **state)
     assert_int_equal(prefill_chosen(rig.prefill)->worker.worker_id, 2);
     assert_int_equal(prefill_chosen(rig.prefill)->worker.dp_rank, 1);
     assert_int_equal(prefill_chosen(rig.prefill)->overlap_blocks, 2);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     assert_int_equal(rig.fakes[1].asked.routing.dp_rank.v, 1);
     rig_close(&rig);
+}
+
+static void a_salt_is_part_of_the_cut(void **state)
+{
+    uint64_t local[2];
+    struct prefix_block blocks[2];
+    struct rig rig;
+
+    (void)state;
+    for (int salted = 0; salted < 2; salted++) {
+        rig_open(&rig, ROUTE_KV, 8, false);
+        rig.salt = salted ? STR("t") : STR("other");
+        (void)block_hash_local_seeded(block_hash_seed(STR_NULL, STR("t")), rig.tokens, N_TOKENS, 8,
+                                      local);
+        for (size_t i = 0; i < 2; i++)
+            blocks[i] = (struct prefix_block){100 + i, local[i]};
+        assert_int_equal(
+            scheduler_store(rig.pool->scheduler, (struct worker_rank){2, 1}, NULL, blocks, 2), 0);
+        assert_int_equal(start(&rig, 0), PREFILL_WAITING);
+        assert_int_equal(prefill_chosen(rig.prefill)->overlap_blocks, salted ? 2 : 0);
+        LOOP_UNTIL(rig.loop, rig.seen[0]);
+        rig_close(&rig);
+    }
 }
 
 static void engines_that_draft_ahead_hash_one_token_more(void **state)
@@ -551,7 +570,7 @@ static void engines_that_draft_ahead_hash_one_token_more(void **state)
         scheduler_store(rig.pool->scheduler, (struct worker_rank){1, 0}, NULL, blocks, n), 0);
     assert_int_equal(start(&rig, 0), PREFILL_WAITING);
     assert_int_equal(prefill_chosen(rig.prefill)->overlap_blocks, 4);
-    UNTIL(&rig, rig.seen[0]);
+    LOOP_UNTIL(rig.loop, rig.seen[0]);
     rig_close(&rig);
 }
 
@@ -572,14 +591,15 @@ static void a_room_names_its_rank(void **state)
 
 int main(void)
 {
-    return TEST_RUN(
-        T(without_a_meeting_place_the_decode_waits_for_the_params),
-        T(a_worker_that_fails_hands_over_to_the_next), T(when_all_have_failed_the_owner_is_told),
-        T(a_worker_without_params_is_a_failure_at_once),
-        T(with_a_meeting_place_both_are_told_the_room),
-        T(a_prompt_that_will_not_come_ends_the_decode_that_waits),
-        T(a_decode_worker_that_gets_no_prompt_asks_for_another),
-        T(once_the_prompt_has_arrived_nothing_matters), T(a_request_that_ends_ends_its_prefill),
-        T(nobody_to_ask_is_said_at_once), T(the_prompt_is_cut_as_the_prefill_worker_does),
-        T(engines_that_draft_ahead_hash_one_token_more), T(a_room_names_its_rank));
+    return TEST_RUN(T(without_a_meeting_place_the_decode_waits_for_the_params),
+                    T(a_worker_that_fails_hands_over_to_the_next),
+                    T(when_all_have_failed_the_owner_is_told),
+                    T(a_worker_without_params_is_a_failure_at_once),
+                    T(with_a_meeting_place_both_are_told_the_room),
+                    T(a_prompt_that_will_not_come_ends_the_decode_that_waits),
+                    T(a_decode_worker_that_gets_no_prompt_asks_for_another),
+                    T(once_the_prompt_has_arrived_nothing_matters),
+                    T(a_request_that_ends_ends_its_prefill), T(nobody_to_ask_is_said_at_once),
+                    T(a_salt_is_part_of_the_cut), T(the_prompt_is_cut_as_the_prefill_worker_does),
+                    T(engines_that_draft_ahead_hash_one_token_more), T(a_room_names_its_rank));
 }

@@ -32,6 +32,7 @@ static void start(struct replicas *r, struct member *m)
     const struct replica_conf conf = {.loop = r->loop,
                                       .bus = r->bus,
                                       .scheduler = p->scheduler,
+                                      .affinity = p->affinity,
                                       .metrics = r->metrics,
                                       .ns = p->ns,
                                       .component = p->component,
@@ -90,7 +91,7 @@ void replicas_channel_gone(struct replicas *r, const struct event_channel *ch)
     LIST_FOREACH (m, &r->members, struct member, link)
         if (m->replica && strcmp(ch->ns, m->pool->ns) == 0 &&
             strcmp(ch->component, m->pool->component) == 0)
-            replica_router_gone(m->replica, ch->publisher_id);
+            replica_publisher_gone(m->replica, ch->publisher_id);
 }
 
 struct replicas *replicas_new(struct loop *l, struct metric_registry *metrics, uint64_t router_id)

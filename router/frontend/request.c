@@ -33,15 +33,25 @@ static void leave_queue(struct request *rq)
     rq->is_queued = false;
 }
 
+static void end_booking(struct request *rq, bool ok)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    rq->booking = booking_end(rq->booking, now_ns, ok);
+    if (rq->session.session)
+        affinity_release(rq->m->pool->affinity, &rq->session, now_ns);
+}
+
 static void request_free(struct request *rq)
 {
     timer_free(rq->pause);
+    request_lookup_done(rq);
     admission_leave(&rq->ticket);
     rq->prefill = prefill_free(rq->prefill);
     rq->stream = plane_stream_cancel(rq->stream);
     rq->relay = relay_cancel(rq->relay);
     rq->tokenizing = http_call_cancel(rq->tokenizing);
-    rq->booking = booking_end(rq->booking, clock_now_ns(), false);
+    end_booking(rq, false);
     leave_queue(rq);
     metric_add(rq->inflight, -1);
     metric_add(rq->active, -1);
@@ -57,9 +67,8 @@ static void request_free(struct request *rq)
     buf_done(&rq->out);
     buf_done(&rq->text);
     free(rq->local);
-    if (rq->responses)
-        responses_done(rq->responses);
-    free(rq->responses);
+    if (rq->dialect)
+        rq->dialect->free(rq->told);
     free(rq->sequence);
     free(rq->tracked);
     model_unref(rq->m);
@@ -67,24 +76,6 @@ static void request_free(struct request *rq)
     if (rq->batch)
         request_batch_forget(rq);
     free(rq);
-}
-
-/* 1.6.1's word for a status. */
-static const char *error_type(int status)
-{
-    switch (status) {
-    case 404:
-        return "not_found";
-    case 429:
-    case 529:
-        return "overload";
-    case 501:
-        return "not_implemented";
-    case 503:
-        return "unavailable";
-    default:
-        return status < 500 ? "validation" : "internal";
-    }
 }
 
 /* @error "" = none. */
@@ -96,6 +87,8 @@ static void count_outcome(struct request *rq, const char *error)
     metric_add(metric_with(mt->requests, model, request_endpoint(rq), request_type(rq),
                            *error ? "error" : "success", error),
                1);
+    request_span_over(rq,
+                      *error ? str_is(str_from(error), "cancelled") ? error : "error" : "success");
     metric_observe(metric_with(mt->duration, model),
                    (double)(clock_now_ns() - rq->t_start_ns) / 1e9);
     if (rq->n_output)
@@ -112,6 +105,22 @@ void request_abandon(struct request *rq, enum decision_end how)
         request_free(rq);
 }
 
+/* In a stream that has begun. */
+static void put_error(struct request *rq, const struct api_error *e)
+{
+    struct dialect_end end = {.failed = e};
+
+    if (!rq->dialect) {
+        chunk_put_error(rq->m->chunks, &rq->out, e->status, str_from(e->text));
+        return;
+    }
+    if (rq->ended) {
+        end.end = &rq->end;
+        end.usage = &rq->usage;
+    }
+    rq->dialect->put_end(rq->told, &rq->out, &end);
+}
+
 void request_fail(struct request *rq, int status, const char *format, ...)
 {
     struct api_error e;
@@ -122,21 +131,23 @@ void request_fail(struct request *rq, int status, const char *format, ...)
     va_start(ap, format);
     (void)vsnprintf(e.text, sizeof(e.text), format, ap);
     va_end(ap);
-    log_warn(&LG, "request failed", LOG_STR("request_id", rq->id), LOG_I64("status", status),
+    log_warn(&LG, "request failed", LOG_REQUEST(rq->id, &rq->trace), LOG_I64("status", status),
              LOG_BOOL("streaming", rq->begun), LOG_STR("why", e.text));
+    request_note_end(rq, DECISION_FAILED);
+    if (rq->n_output > 0)
+        request_flush(rq); /* what was said before, although it came in the same turn */
     if (rq->batch) {
         request_batch_fail(rq, &e);
     } else if (rq->begun) {
-        chunk_put_error(rq->m->chunks, &rq->out, status, str_from(e.text));
+        put_error(rq, &e);
         chunk_put_done(&rq->out);
         http_stream_write(rq->x, buf_str(&rq->out));
         http_stream_end(rq->x);
     } else {
-        api_error_respond(rq->x, &e);
+        request_refuse(rq->x, rq->dialect, &e);
     }
     request_note_loss_over(rq, "failure");
-    count_outcome(rq, error_type(status));
-    request_note_end(rq, DECISION_FAILED);
+    count_outcome(rq, api_error_type(status));
     request_free(rq);
 }
 
@@ -157,10 +168,10 @@ static void tell_cached(const struct request *rq)
 
 void request_finish(struct request *rq)
 {
-    rq->booking = booking_end(rq->booking, clock_now_ns(), true);
+    end_booking(rq, true);
     tell_cached(rq);
-    count_outcome(rq, "");
     request_note_end(rq, DECISION_FINISHED);
+    count_outcome(rq, "");
     request_free(rq);
 }
 
@@ -183,9 +194,15 @@ static void make_prompt(void *arg)
                               rq->in.template_args,
                               &rq->now,
                               rq->in_pool ? 0 : LOOP_STEPS,
-                              prompt_end(&rq->in)};
+                              prompt_end(&rq->in),
+                              rq->in.tool_choice == TOOL_NONE,
+                              rq->in.guided.response_format};
     struct str text = rq->in.prompt.text;
 
+    if (rq->in.api == API_EMBEDDINGS) {
+        request_embed_tokenize(rq);
+        return;
+    }
     if (rq->in.api == API_CHAT) {
         rq->tokenize_r = chat_render(rq->m->chat, &chat, &rq->prompt_text, &rq->tokenize_error);
         if (rq->tokenize_r < 0)
@@ -220,11 +237,17 @@ static bool take_ids(struct request *rq)
     const uint32_t *ids = told ? rq->in.token_data : rq->in.prompt.ids;
     size_t n = told ? rq->in.n_token_data : rq->in.prompt.n_ids;
 
-    if (!told && !rq->in.prompt.is_ids)
+    if (rq->in.api == API_EMBEDDINGS || (!told && !rq->in.prompt.is_ids))
         return false;
     memcpy(token_ids_reserve(&rq->prompt, n), ids, n * sizeof(*ids));
     rq->prompt.len = n;
     return true;
+}
+
+static void keep_text(struct request *rq, struct str *text)
+{
+    if (text->len)
+        *text = str_slice(arena_strdup(rq->arena, *text), text->len);
 }
 
 static enum step_result step_tokenize(struct request *rq)
@@ -234,6 +257,10 @@ static enum step_result step_tokenize(struct request *rq)
     rq->step = STEP_check;
     if (take_ids(rq))
         return STEP_MORE;
+    if (rq->in.api == API_EMBEDDINGS && rq->m->is_stock) { /* which cuts its inputs itself */
+        request_guess_length(rq);
+        return STEP_MORE;
+    }
     if (!model_can_tokenize(rq->m, rq->in.api == API_CHAT))
         return request_tokenize_there(rq);
     localtime_r(&now, &rq->now);
@@ -245,9 +272,10 @@ static enum step_result step_tokenize(struct request *rq)
             return STEP_MORE;
     }
     /* The client may leave meanwhile, and its body with it. */
-    if (rq->in.prompt.text.len)
-        rq->in.prompt.text =
-            str_slice(arena_strdup(rq->arena, rq->in.prompt.text), rq->in.prompt.text.len);
+    keep_text(rq, &rq->in.prompt.text);
+    keep_text(rq, &rq->in.guided.response_format);
+    for (size_t i = 0; rq->in.api == API_EMBEDDINGS && i < rq->in.n_prompts; i++)
+        keep_text(rq, &rq->in.prompts[i].text);
     rq->in_pool = true;
     loop_work(rq->s->loop, make_prompt, prompt_made, rq);
     return STEP_WAIT;
@@ -263,6 +291,7 @@ static void hash_for_tracker(struct request *rq)
     struct tracking_scope scope = {.model = str_from(rq->m->name),
                                    .routing_group = str_from(p->ns),
                                    .block_size = scheduler_block_size(p->scheduler),
+                                   .cache_namespace = model_salt(rq->m, rq->in.cache_salt),
                                    .eagle = p->eagle};
 
     if (!rq->s->tracking)
@@ -281,12 +310,20 @@ void request_hash_prompt(struct request *rq)
 
     rq->local = xreallocarray(rq->local, n, sizeof(*rq->local));
     rq->sequence = xreallocarray(rq->sequence, n, sizeof(*rq->sequence));
-    rq->n_blocks = pool_hash_local(rq->m->pool, rq->prompt.ptr, rq->prompt.len, rq->local);
+    rq->n_blocks = pool_hash_local(rq->m->pool, model_salt(rq->m, rq->in.cache_salt),
+                                   rq->prompt.ptr, rq->prompt.len, rq->local);
     hashed = clock_now_ns();
     block_hash_sequence(rq->local, rq->n_blocks, rq->sequence);
     hash_for_tracker(rq);
+    rq->times.hashing_at_ns = start;
     rq->times.block_hashing = hashed - start;
     rq->times.sequence_hashing = clock_now_ns() - hashed;
+}
+
+static void measure_prompt(struct request *rq)
+{
+    rq->usage.prompt_tokens = request_isl(rq);
+    metric_observe(metric_with(rq->s->metrics.input_tokens, rq->m->label), (double)request_isl(rq));
 }
 
 static enum step_result step_check(struct request *rq)
@@ -296,17 +333,26 @@ static enum step_result step_check(struct request *rq)
     /* Needed no more: a thousand streams must not hold a thousand of them. */
     if (rq->scratch) {
         model_give_scratch(rq->m, TAKE(rq->scratch));
-        if (rq->tokenize_r == 0)
+        if (rq->tokenize_r == 0 && rq->in.api != API_EMBEDDINGS) /* whose texts are not kept */
             serving_metrics_reuse(&rq->s->metrics, rq->m, rq->reuse, rq->prompt.len);
     }
     request_annotate(rq);
+    request_look_at_end(rq);
     buf_done(&rq->prompt_text);
     if (rq->m->is_stock && (rq->tokenize_r < 0 || rq->prompt.len == 0))
         request_guess_length(rq); /* the engine may know better what to make of it */
     else if (rq->tokenize_r < 0) {
-        request_fail(rq, 400, "Failed to apply the chat template or tokenizer: %s",
-                     rq->tokenize_error.text);
+        request_fail(
+            rq, 400, "%s%s",
+            rq->in.api == API_EMBEDDINGS ? "" : "Failed to apply the chat template or tokenizer: ",
+            rq->tokenize_error.text);
         return STEP_DONE;
+    }
+    if (rq->in.api == API_EMBEDDINGS) { /* how long each may be, its engine knows */
+        rq->isl_guess = MAX(rq->isl_guess, (size_t)1);
+        measure_prompt(rq);
+        rq->step = STEP_admit;
+        return STEP_MORE;
     }
     if (rq->prompt.len == 0 && !rq->isl_guess) {
         request_fail(rq, 400, "Validation: the prompt has no tokens");
@@ -322,12 +368,16 @@ static enum step_result step_check(struct request *rq)
     /* An engine without a limit would go on to the end of its context: say where that is. */
     if (!rq->in.stop.max_tokens.set && context)
         rq->in.stop.max_tokens = OPT_U64(context - rq->prompt.len);
-    rq->usage.prompt_tokens = request_isl(rq);
-    metric_observe(metric_with(rq->s->metrics.input_tokens, rq->m->label), (double)request_isl(rq));
-
+    measure_prompt(rq);
     request_hash_prompt(rq);
-    rq->step = rq->in.query_only && rq->s->route.mode == ROUTE_KV ? STEP_tell : STEP_admit;
+    rq->step = STEP_lookup;
     return STEP_MORE;
+}
+
+static enum step_result step_lookup(struct request *rq)
+{
+    rq->step = rq->in.query_only && rq->s->route.mode == ROUTE_KV ? STEP_tell : STEP_admit;
+    return request_lookup_start(rq) ? STEP_WAIT : STEP_MORE;
 }
 
 /* Outside kv mode the reference lets no hint influence the choice (wire.md §8.11). */
@@ -353,16 +403,14 @@ static void admitted(void *arg)
 /* Prompts wait for those who compute them: prefill workers, where there are any. */
 static enum step_result step_admit(struct request *rq)
 {
-    struct pool *prefills = serving_find_prefill(rq->s, rq->m);
+    struct pool *prefills = rq->form->splits_prompts ? serving_find_prefill(rq->s, rq->m) : NULL;
     struct pool *pool = prefills ? prefills : rq->m->pool;
     const char *reason;
 
     rq->step = STEP_prefill;
-    rq->ticket.q = request_query(rq);
+    rq->ticket.q = request_query_of(rq, pool);
     rq->ticket.q.pinned =
         heeds_pins(rq) && (rq->pinned || (prefills && rq->in.prefill_worker_id.set));
-    if (!pool_cuts_as(pool, rq->m->pool))
-        rq->ticket.q.n_blocks = 0;
     rq->ticket.go = admitted;
     rq->ticket.arg = rq;
     switch (admission_enter(pool->admission, &rq->ticket, &reason)) {
@@ -415,7 +463,7 @@ enum step_result request_route_failed(struct request *rq, int r)
     if (r == ROUTE_NO_WORKERS && rq->first_avoided < rq->n_failed)
         return pause_before_next_round(rq);
     if (rq->n_replayed) /* as there: what went wrong first */
-        request_fail(rq, 500, "%s", PLANE_BROKEN_TEXT);
+        request_fail(rq, rq->m->chunks->lost_status, "%s", PLANE_BROKEN_TEXT);
     else if (r == ROUTE_ALL_BUSY)
         refuse(rq, "all_busy", "All workers are busy, please retry later");
     else if (r == ROUTE_NO_SUCH_PIN)
@@ -448,6 +496,9 @@ struct route_request request_query(const struct request *rq)
                                   .sequence = rq->sequence,
                                   .tracked = rq->tracked,
                                   .n_blocks = rq->n_blocks,
+                                  /* Salted blocks have names of their own there. */
+                                  .tokens = rq->in.cache_salt.len ? NULL : rq->prompt.ptr,
+                                  .n_tokens = rq->prompt.len,
                                   .isl = (uint32_t)request_isl(rq),
                                   .overlap_weight = NAN,
                                   .temperature = NAN,
@@ -498,21 +549,22 @@ static void find_binding(const struct request *rq, struct route_request *q)
         affinity_find(rq->m->pool->affinity, session_of(rq, q), ttl_ns, q->now_ns, &q->binding);
 }
 
-static void bind_session(const struct request *rq, const struct route_request *q)
+static void bind_session(struct request *rq, const struct route_request *q)
 {
     struct worker_rank w = rq->decision.candidates[rq->decision.chosen].worker;
 
     if (affinity_bind(rq->m->pool->affinity, session_of(rq, q), w, q->now_ns))
         metric_add(metric_with(rq->s->metrics.session_evictions, rq->m->label), 1);
+    rq->session = affinity_hold(rq->m->pool->affinity, session_of(rq, q));
     if (q->bound)
         log_debug(&LG, worker_rank_eq(w, q->binding) ? "session kept its worker" : "session moved",
-                  LOG_STR("request_id", rq->id), LOG_U64("worker_id", w.worker_id),
+                  LOG_REQUEST(rq->id, &rq->trace), LOG_U64("worker_id", w.worker_id),
                   LOG_U64("was", q->binding.worker_id));
 }
 
 static enum step_result step_route(struct request *rq)
 {
-    struct route_request q = request_query(rq);
+    struct route_request q = request_query_of(rq, rq->m->pool);
     const struct route_candidate *chosen;
     int r;
 
@@ -530,13 +582,13 @@ static enum step_result step_route(struct request *rq)
     /* Who sets this books elsewhere: what is booked here, nobody would take back. */
     if (rq->in.enable_local_updates.set && !rq->in.enable_local_updates.v)
         rq->booking = booking_end(rq->booking, clock_now_ns(), false);
-    pool_trace(rq->m->pool, &rq->decision, rq->id);
+    pool_trace(rq->m->pool, &rq->decision, rq->id, &rq->trace);
 
     chosen = &rq->decision.candidates[rq->decision.chosen];
     metric_add(
         metric_with(rq->s->metrics.decisions, rq->m->label, ROUTE_MODE_WORDS[rq->decision.mode]),
         1);
-    log_debug(&LG, "routed", LOG_STR("request_id", rq->id),
+    log_debug(&LG, "routed", LOG_REQUEST(rq->id, &rq->trace),
               LOG_STR("mode", ROUTE_MODE_WORDS[rq->decision.mode]),
               LOG_U64("worker_id", chosen->worker.worker_id),
               LOG_U64("overlap_blocks", chosen->overlap_blocks), LOG_U64("isl", rq->prompt.len));
@@ -568,6 +620,8 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
         .mm_processor_kwargs_json = in->mm_processor_kwargs_json,
     };
 
+    if (!in->output.skip_special_tokens.set && rq->m->chunks->hides_special && rq->m->reads_special)
+        ret->output.skip_special_tokens = (struct opt_bool){.set = true}; /* as 1.6.1 tells them */
     if (in->stop.max_tokens.set)
         ret->stop.max_tokens.v -= MIN(in->stop.max_tokens.v, rq->n_replayed);
     if (in->stop.min_tokens.set)
@@ -600,7 +654,7 @@ static void note_bypass(struct request *rq, struct engine_request *e)
     e->annotations = all;
 }
 
-static void put_engine_request(struct request *rq, struct buf *out)
+void request_put_tokens(struct request *rq, struct buf *out)
 {
     struct engine_request e;
 
@@ -621,14 +675,18 @@ static enum step_result step_send(struct request *rq)
     AUTO(buf_done) struct buf body = BUF_NULL;
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
     const struct pool_worker *w = pool_worker(rq->m->pool, worker);
+    struct plane_header headers[TRACE_HEADERS_MAX];
     struct plane_call call = {.address = pool_worker_address(rq->m->pool, worker),
-                              .id = str_from(rq->id)};
+                              .id = str_from(rq->id),
+                              .headers = headers};
 
+    attempt_span_begin(&rq->attempt, rq->s, &rq->trace);
+    call.n_headers = trace_context_headers(&rq->attempt.trace, headers);
     if (w && w->engine_model) {
         request_relay(rq, w);
         return STEP_WAIT;
     }
-    put_engine_request(rq, &body);
+    rq->form->put(rq, &body);
     call.body = buf_str(&body);
     rq->stream = plane_client_send(rq->s->plane, &call, &REQUEST_STREAM_HANDLERS, rq);
     return STEP_WAIT;
@@ -641,7 +699,7 @@ void request_unroute(struct request *rq, enum decision_end how)
     rq->stream = plane_stream_cancel(rq->stream);
     rq->relay = relay_cancel(rq->relay);
     request_note_end(rq, how);
-    rq->booking = booking_end(rq->booking, clock_now_ns(), false);
+    end_booking(rq, false);
     rq->n_items = 0;
     if (rq->n_output == 0) /* else the next one goes on with the text */
         request_output_done(rq);
@@ -657,6 +715,7 @@ void request_retry(struct request *rq, const char *reason)
 {
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
 
+    rq->attempt.failure = reason;
     request_note_loss(rq, rq->n_output == 0);
     request_unroute(rq, DECISION_RETRIED);
     /* What was prefilled may have gone to the worker that failed: once more, from the cache. */
@@ -665,11 +724,11 @@ void request_retry(struct request *rq, const char *reason)
     metric_add(metric_with(rq->s->metrics.retries, rq->m->label, reason), 1);
     metric_add(metric_with(rq->s->metrics.migrations, rq->m->name, "new_request"), 1);
     log_warn(&LG, "worker failed before its first token, trying another",
-             LOG_STR("request_id", rq->id), LOG_U64("worker_id", worker), LOG_STR("why", reason));
+             LOG_REQUEST(rq->id, &rq->trace), LOG_U64("worker_id", worker), LOG_STR("why", reason));
     rq->failed[rq->n_failed++] = worker;
     if (rq->n_failed == REQUEST_ATTEMPTS) {
         if (rq->n_replayed)
-            request_fail(rq, 500, "%s", PLANE_BROKEN_TEXT);
+            request_fail(rq, rq->m->chunks->lost_status, "%s", PLANE_BROKEN_TEXT);
         else
             request_fail(rq, 503,
                          "Failed to generate completions: %d attempts failed, the last one: %s",

@@ -19,5 +19,9 @@ struct http_exchange;
 
 /* Answers @x now or later. */
 void request_serve(struct serving *s, struct http_exchange *x, enum api api);
+void request_serve_embeddings(struct serving *s, struct http_exchange *x);
 /* The same of /v1/responses, whose requests are chats in another form. */
 void request_serve_responses(struct serving *s, struct http_exchange *x);
+/* And of Anthropic's /v1/messages, and /v1/messages/count_tokens. */
+void request_serve_messages(struct serving *s, struct http_exchange *x);
+void request_count_messages(struct serving *s, struct http_exchange *x);

@@ -12,12 +12,15 @@
 #include "router/frontend/request_batch.h"
 
 #include "lib/base/json_tree.h"
+#include "router/frontend/request_text.h"
 
 struct request_batch {
     struct serving *s;
     struct http_exchange *x;
     struct arena *arena;      /* of what requests view */
     struct openai_request in; /* owns the trees */
+    struct trace_context trace;
+    struct http_span span;
     char id[UUID_TEXT_SIZE];
     struct request **members; /* NULL = gone */
     struct buf *choices;      /* of an answer that is not streamed */
@@ -52,6 +55,23 @@ void request_batch_forget(struct request *rq)
     unref(rq->batch);
 }
 
+/* Whoever takes texts knows n, and one prompt; plain OpenAI servers know both. */
+size_t request_batch_size(const struct model *m, const struct openai_request *in)
+{
+    if (m->is_stock)
+        return 1;
+    return m->takes_text ? MAX(in->n_prompts, (size_t)1) : openai_request_choices(in);
+}
+
+/* Of all choices together, behind their own; which workers they went to, those tell. */
+static void span_over(struct request_batch *b, const char *outcome)
+{
+    b->span.outcome = outcome;
+    b->span.input_tokens = b->usage.prompt_tokens;
+    b->span.output_tokens = b->usage.completion_tokens;
+    span_http(b->s, &b->trace, &b->span);
+}
+
 /* Nothing is answered any more; ends all but @but. */
 static void end(struct request_batch *b, const struct request *but, enum decision_end how)
 {
@@ -68,7 +88,10 @@ static void gone(void *arg)
     struct request_batch *b = arg;
 
     metric_add(b->s->metrics.disconnected, 1);
+    b->refs++;
     end(b, NULL, DECISION_CLIENT_GONE);
+    span_over(b, "cancelled");
+    unref(b);
 }
 
 static void drained(void *arg)
@@ -115,18 +138,19 @@ void request_batch_fail(struct request *rq, const struct api_error *e)
         api_error_respond(b->x, e);
     }
     end(b, rq, DECISION_FAILED);
+    span_over(b, "error");
 }
 
-/* All choices are made. */
-static void answer(struct request_batch *b, const struct chunk_style *style)
+/* All choices are made, the last by @rq. */
+static void answer(struct request_batch *b, struct request *rq)
 {
     AUTO(buf_done) struct buf out = BUF_NULL, choices = BUF_NULL;
     AUTO(chunk_done) struct chunk c;
 
     b->ended = true;
-    chunk_init(&c, b->in.api, style, str_from(b->id), b->in.model, b->created);
+    chunk_init(&c, b->in.api, rq->m->chunks, str_from(b->id), b->in.model, b->created);
     if (b->in.stream) {
-        if (b->in.include_usage)
+        if (b->in.include_usage && !rq->m->takes_text) /* who do it themselves */
             chunk_put_usage(&c, &out, &b->usage);
         chunk_put_done(&out);
         write_out(b, buf_str(&out));
@@ -138,14 +162,17 @@ static void answer(struct request_batch *b, const struct chunk_style *style)
             buf_put_char(&choices, ',');
         buf_put_str(&choices, buf_str(&b->choices[i]));
     }
-    chunk_put_body(&c, &out, buf_str(&choices), NULL, &b->usage);
+    if (rq->m->takes_text)
+        request_text_put_body(rq, buf_str(&choices), &out);
+    else
+        chunk_put_body(&c, &out, buf_str(&choices), NULL, &b->usage);
     http_respond(b->x, 200, "application/json", buf_str(&out));
 }
 
 void request_batch_complete(struct request *rq)
 {
     struct request_batch *b = rq->batch;
-    const struct chunk_style *style = rq->m->chunks;
+    bool answers;
 
     b->refs++;
     b->usage.completion_tokens += rq->usage.completion_tokens;
@@ -156,11 +183,16 @@ void request_batch_complete(struct request *rq)
         b->usage.prompt_tokens += rq->usage.prompt_tokens;
     if (rq->in.stream)
         request_batch_write(rq);
+    else if (rq->m->takes_text)
+        request_text_put_choices(rq, &b->choices[rq->choice]);
     else
         request_reply_put_choice(rq, &b->choices[rq->choice]);
+    answers = --b->n_left == 0 && !b->ended;
+    if (answers)
+        answer(b, rq);
     request_finish(rq);
-    if (--b->n_left == 0 && !b->ended)
-        answer(b, style);
+    if (answers)
+        span_over(b, "success");
     unref(b);
 }
 
@@ -173,13 +205,14 @@ static struct request *new_member(struct request_batch *b, const struct request_
 
     p.arena = arena_new();
     p.batch = b;
+    p.trace = &b->trace;
     p.choice = choice;
     p.in.messages = b->in.messages ? json_dup(b->in.messages) : NULL;
     p.in.tools = b->in.tools ? json_dup(b->in.tools) : NULL;
     p.in.template_args = b->in.template_args ? json_dup(b->in.template_args) : NULL;
     if (b->in.n_prompts)
         p.in.prompt = b->in.prompts[choice / b->per_prompt];
-    p.in.sampling.n.set = false;
+    p.in.sampling.n.set &= p.m->takes_text;
     if (choice % b->per_prompt) /* told with the first choice of the prompt */
         p.in.tell_prompt = p.in.tell_tokens = false;
     if (p.in.sampling.seed.set)
@@ -211,17 +244,22 @@ void request_batch_serve(const struct request_parts *parts)
                                 .x = parts->x,
                                 .arena = parts->arena,
                                 .in = *in,
-                                .n = openai_request_choices(in),
-                                .n_left = openai_request_choices(in),
-                                .per_prompt = in->sampling.n.set ? (size_t)in->sampling.n.v : 1,
+                                .n = request_batch_size(parts->m, in),
+                                .n_left = request_batch_size(parts->m, in),
+                                .per_prompt = request_batch_size(parts->m, in) /
+                                              MAX(in->n_prompts, (size_t)1),
                                 .refs = 1,
                                 .created = clock_wall_ms() / 1000};
+    request_take_trace(b->s, b->x, b->arena, &b->trace);
+    b->span = request_http_span(parts);
+    b->span.id = b->id;
+    b->span.model = arena_strdup(b->arena, str_from(parts->m->label));
     b->members = xcalloc(b->n, sizeof(*b->members));
     b->choices = xcalloc(b->n, sizeof(*b->choices));
     for (size_t i = 0; i < b->n; i++)
         b->members[i] = new_member(b, parts, (uint32_t)i);
     (void)memcpy(b->id, b->members[0]->id, sizeof(b->id));
-    http_add_header(b->x, "x-request-id", str_from(b->id));
+    request_tell_id(b->x, b->id);
     http_on_gone(b->x, gone, b);
     for (size_t i = 0; i < b->n && !b->ended; i++)
         request_start(b->members[i]);

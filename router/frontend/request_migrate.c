@@ -34,7 +34,7 @@ void request_remember(struct request *rq, const uint32_t *ids, size_t n)
         token_ids_done(&rq->said);
         metric_add(metric_with(rq->s->metrics.migrations_too_long, rq->m->name), 1);
         log_warn(&LG, "Sequence length exceeds migration max_seq_len, disabling migration",
-                 LOG_STR("request_id", rq->id), LOG_U64("max_seq_len", max));
+                 LOG_REQUEST(rq->id, &rq->trace), LOG_U64("max_seq_len", max));
         return;
     }
     memcpy(token_ids_reserve(&rq->said, n), ids, n * sizeof(*ids));
@@ -88,6 +88,7 @@ void request_migrate(struct request *rq, const char *reason)
 {
     uint64_t worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
 
+    rq->attempt.failure = reason;
     request_note_loss(rq, false);
     request_flush(rq);
     request_unroute(rq, DECISION_RETRIED);
@@ -96,7 +97,7 @@ void request_migrate(struct request *rq, const char *reason)
     rq->moved = true;
     extend_prompt(rq);
     metric_add(metric_with(rq->s->metrics.migrations, rq->m->name, "ongoing_request"), 1);
-    log_warn(&LG, "Creating new stream, retrying", LOG_STR("request_id", rq->id),
+    log_warn(&LG, "Creating new stream, retrying", LOG_REQUEST(rq->id, &rq->trace),
              LOG_U64("worker_id", worker), LOG_STR("why", reason),
              LOG_U64("tokens", rq->n_replayed), LOG_U64("migration", rq->n_migrations),
              LOG_U64("limit", limit_of(rq)));

@@ -50,6 +50,28 @@ static const uint32_t *stop_ids(struct request *rq)
     return ids;
 }
 
+/* Before which nothing stops. */
+static uint64_t min_tokens(const struct request *rq)
+{
+    uint64_t n = rq->in.stop.min_tokens.set ? rq->in.stop.min_tokens.v : 0;
+
+    return n > 0 && rq->m->chunks->stops_behind_min ? n + 1 : n;
+}
+
+/* Unless the request says it. */
+static bool hides_special(const struct request *rq)
+{
+    const struct opt_bool *asked = &rq->in.output.skip_special_tokens;
+
+    return asked->set ? asked->v : rq->m->chunks->hides_special && !rq->m->reads_special;
+}
+
+/* The frontend of 0.9.0 does not know of them. */
+static bool tells_ids(const struct request *rq)
+{
+    return rq->in.wants_ids && model_is_of_1(rq->m);
+}
+
 static void start_decoding(struct request *rq)
 {
     const struct openai_request *in = &rq->in;
@@ -66,25 +88,31 @@ static void start_decoding(struct request *rq)
         .n_strings = ignore_eos ? 0 : in->stop.n_stop,
         .hidden_ids = stop_ids(rq),
         .n_hidden_ids = ignore_eos ? 0 : rq->m->n_eos_ids + in->stop.n_ids,
-        .min_tokens = in->stop.min_tokens.set ? in->stop.min_tokens.v : 0,
+        .min_tokens = min_tokens(rq),
         .include_string = in->sampling.include_stop_str_in_output.set &&
                           in->sampling.include_stop_str_in_output.v,
     };
     stop_init(&rq->stop, &rq->rules);
-    detok_init(&rq->detok, rq->m->tokenizer, rq->prompt.ptr, rq->prompt.len,
-               in->output.skip_special_tokens.set && in->output.skip_special_tokens.v);
+    detok_init(&rq->detok, rq->m->tokenizer, rq->prompt.ptr, rq->prompt.len, hides_special(rq));
     chunk_init(&rq->chunk, in->api, rq->m->chunks,
                rq->batch ? request_batch_id(rq->batch) : str_from(rq->id), in->model,
                clock_wall_ms() / 1000);
     if (rq->choice)
         chunk_choose(&rq->chunk, rq->choice);
     request_reply_start(rq);
-    if (rq->responses && in->stream)
-        responses_put_begin(rq->responses, &rq->out);
+    if (rq->dialect && in->stream)
+        rq->dialect->put_begin(rq->told, &rq->out);
     tell_workers(rq);
+    if (tells_ids(rq))
+        chunk_tell_ids(&rq->chunk, NULL, 0);
 }
 
 void request_output_done(struct request *rq)
+{
+    rq->form->reset(rq);
+}
+
+static void stop_decoding(struct request *rq)
 {
     engine_output_reader_done(&rq->reader);
     request_reply_done(rq);
@@ -156,12 +184,31 @@ static struct str timing_json(struct request *rq)
     return str_from(arena_strdup(rq->arena, buf_str(&out)));
 }
 
+static struct str prompt_ids_json(struct request *rq)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct json_put j = json_put_on(&out);
+
+    json_put_u32_array(&j, rq->prompt.ptr, rq->prompt.len - rq->n_replayed);
+    return str_from(arena_strdup(rq->arena, buf_str(&out)));
+}
+
 /* The last text of an answer that has ended, and why it has. */
 static void emit_end(struct request *rq, struct str text)
 {
+    if (rq->in.wants_prompt_ids && model_is_of_1(rq->m))
+        rq->end.prompt_ids_json = prompt_ids_json(rq);
     if (rq->in.wants_timing)
         rq->end.timing_json = timing_json(rq);
     request_reply_end(rq, text);
+}
+
+void request_complete_stream(struct request *rq)
+{
+    chunk_put_done(&rq->out);
+    request_flush(rq);
+    http_stream_end(rq->x);
+    request_finish(rq);
 }
 
 static void complete(struct request *rq)
@@ -178,14 +225,14 @@ static void complete(struct request *rq)
         request_finish(rq);
         return;
     }
-    if (rq->responses)
-        responses_put_end(rq->responses, &rq->out, &rq->end, &rq->usage, clock_wall_ms() / 1000);
+    if (rq->dialect)
+        rq->dialect->put_end(rq->told, &rq->out,
+                             &(struct dialect_end){.end = &rq->end,
+                                                   .usage = &rq->usage,
+                                                   .completed = clock_wall_ms() / 1000});
     else if (rq->in.include_usage)
         chunk_put_usage(&rq->chunk, &rq->out, &rq->usage);
-    chunk_put_done(&rq->out);
-    request_flush(rq);
-    http_stream_end(rq->x);
-    request_finish(rq);
+    request_complete_stream(rq);
 }
 
 /* --- tokens ------------------------------------------------------------------------------------
@@ -232,18 +279,21 @@ static void note_tokens(struct request *rq, size_t n)
         if (rq->prefill)
             prefill_delivered(rq->prefill);
     } else {
-        struct metric *itl = metric_with(rq->s->metrics.itl, rq->m->label);
         double each = (double)(now_ns - rq->t_last_ns) / 1e9 / (double)n;
 
         if (rq->booking)
             booking_touch(rq->booking, now_ns);
+        if (!rq->itl)
+            rq->itl = metric_with(rq->s->metrics.itl, rq->m->label);
         for (size_t i = 0; i < n; i++)
-            metric_observe(itl, each);
+            metric_observe(rq->itl, each);
     }
     rq->t_last_ns = now_ns;
     rq->n_output += n;
     rq->usage.completion_tokens = rq->n_output;
-    metric_add(metric_with(rq->s->metrics.output_total, rq->m->label), (double)n);
+    if (!rq->output_total)
+        rq->output_total = metric_with(rq->s->metrics.output_total, rq->m->label);
+    metric_add(rq->output_total, (double)n);
 }
 
 /* Grown output is booked a block at a time (--track-output-blocks, router.md §4.4). */
@@ -315,30 +365,45 @@ static bool begin_logprobs(const struct request *rq, const struct engine_output 
     return true;
 }
 
+/* Appends to @out what may be sent of @text, which may end the answer. */
+static void push_text(struct request *rq, struct str text, struct buf *out)
+{
+    if (stop_push(&rq->stop, text, out) == STOP_AT_STRING)
+        end_at_stop_string(rq);
+}
+
+/* No more tokens come: lets out what waited for them, in which a stop string may still be found. */
+static void end_text(struct request *rq, const char *finish, struct str stop_reason_json,
+                     struct buf *out)
+{
+    if (rq->m->chunks->tells_broken_end)
+        push_text(rq, detok_flush(&rq->detok), out);
+    if (rq->ended)
+        return;
+    stop_flush(&rq->stop, out);
+    end_with(rq, finish, stop_reason_json);
+}
+
 /* Decodes the ids of one item. */
 static void take_ids(struct request *rq, const struct engine_output *o, struct buf *text)
 {
     struct logprobs_item it;
     bool has_logprobs = begin_logprobs(rq, o, &it);
+    size_t i;
 
-    for (size_t i = 0; i < o->n_token_ids && !rq->ended; i++) {
-        struct str piece = detok_push(&rq->detok, o->token_ids[i]);
+    for (i = 0; i < o->n_token_ids && !rq->ended; i++) {
+        bool is_end = stop_count(&rq->stop, o->token_ids[i]) == STOP_AT_ID;
+        struct str piece = is_end ? STR_NULL : detok_push(&rq->detok, o->token_ids[i]);
 
         if (has_logprobs)
             request_reply_logprobs(rq, &it, o->token_ids[i], piece);
-        switch (stop_push(&rq->stop, o->token_ids[i], piece, text)) {
-        case STOP_GO_ON:
-            break;
-        case STOP_AT_ID:
-            end_with(rq, "stop", STR_NULL);
-            break;
-        case STOP_AT_STRING:
-            end_at_stop_string(rq);
-            break;
-        }
+        if (is_end)
+            end_text(rq, "stop", STR_NULL, text);
+        else
+            push_text(rq, piece, text);
     }
-    if (o->finish != FINISH_NONE && !rq->ended)
-        stop_flush(&rq->stop, text);
+    if (rq->m->chunks->counts_to_stop)
+        rq->usage.completion_tokens -= o->n_token_ids - i;
 }
 
 /* Of an item that the worker has decoded itself. */
@@ -357,14 +422,21 @@ static void take_output(struct request *rq, const struct engine_output *o)
     AUTO(buf_done) struct buf decoded = BUF_NULL;
     struct str text = o->text;
 
+    if (tells_ids(rq) && rq->chunk.ids.len < TEXT_BYTES_MAX)
+        chunk_tell_ids(&rq->chunk, o->token_ids, o->n_token_ids);
     if (o->has_text) {
         take_logprobs(rq, o);
+        if (o->finish != FINISH_NONE)
+            end_with(rq, finish_word(o->finish), o->stop_reason_json);
     } else {
         take_ids(rq, o, &decoded);
-        text = decoded.len ? buf_str(&decoded) : STR_NULL;
+        if (o->finish != FINISH_NONE && !rq->ended)
+            end_text(rq, finish_word(o->finish), o->stop_reason_json, &decoded);
+        if (decoded.len)
+            text = buf_str(&decoded);
+        else if (rq->stop.found && rq->m->chunks->stop_leaves_text)
+            text = STR("");
     }
-    if (o->finish != FINISH_NONE && !rq->ended)
-        end_with(rq, finish_word(o->finish), o->stop_reason_json);
     if (rq->ended)
         emit_end(rq, text);
     else if (text.len || o->n_token_ids)
@@ -422,13 +494,20 @@ static void take_usage(struct request *rq, struct str json)
 /* --- the stream's callbacks --------------------------------------------------------------------
  */
 
+/* In 1.x what a worker will not do is told apart from what it cannot. */
+static bool blames_client(const struct wire_item *item)
+{
+    return str_is(item->error_type, "InvalidArgument") ||
+           str_is(item->error_type, "Backend.InvalidArgument");
+}
+
 /* A worker may name status and words itself: {"message":s,"code":n} (wire.md §6.2). */
-static void fail_with_worker_text(struct request *rq, struct str text)
+static void fail_with_worker_text(struct request *rq, const struct wire_item *item)
 {
     AUTO(buf_done) struct buf scratch = BUF_NULL;
-    struct str key, message = text;
+    struct str key, text = item->error, message = text;
     struct json_pull p;
-    uint64_t code = 500;
+    uint64_t code = blames_client(item) ? 400 : 500;
 
     json_pull_init(&p, text);
     if (json_pull_peek(&p) == JSON_KIND_OBJECT && json_pull_object(&p)) {
@@ -467,8 +546,7 @@ static void end_and_complete(struct request *rq, const char *finish)
     AUTO(buf_done) struct buf text = BUF_NULL;
 
     if (!rq->ended) {
-        stop_flush(&rq->stop, &text);
-        end_with(rq, finish, STR_NULL);
+        end_text(rq, finish, STR_NULL, &text);
         emit_end(rq, text.len ? buf_str(&text) : STR_NULL);
     }
     complete(rq);
@@ -479,45 +557,28 @@ static void worker_lost(struct request *rq, const char *reason, struct str text)
 {
     AUTO(mem_free) char *why = str_dup(text); /* the stream's */
 
+    rq->attempt.failure = reason;
     inhibit_worker(rq);
     rq->stream = plane_stream_cancel(rq->stream);
     if (request_new_output(rq) == 0) {
         request_retry(rq, reason);
-    } else if (rq->in.stop.max_tokens.set && rq->n_output >= rq->in.stop.max_tokens.v) {
+    } else if (rq->decoding && rq->in.stop.max_tokens.set &&
+               rq->n_output >= rq->in.stop.max_tokens.v) {
         end_and_complete(rq, "length"); /* only its farewell is missing */
     } else if (request_can_migrate(rq)) {
         request_migrate(rq, reason);
     } else {
-        request_fail(rq, 500, "%s", why);
+        request_fail(rq, rq->m->chunks->lost_status, "%s", why);
     }
 }
 
-static void on_item(void *arg, const struct wire_item *item)
+static void take_item(struct request *rq, struct str data)
 {
-    struct request *rq = arg;
     struct engine_output o;
     struct err e;
 
-    if (rq->ended)
-        return;
-    rq->n_items++;
-    if (item->is_error) {
-        if (wire_item_is_loss(item)) {
-            worker_lost(rq, "lost_behind", item->error);
-            return;
-        }
-        if (waits_for_prompt(rq)) {
-            prefill_refused(rq->prefill);
-            return;
-        }
-        rq->stream = plane_stream_cancel(rq->stream);
-        fail_with_worker_text(rq, item->error);
-        return;
-    }
-    if (item->data.len == 0)
-        return; /* an annotation */
     start_decoding(rq);
-    if (engine_output_parse(&rq->reader, item->data, &o, &e) < 0) {
+    if (engine_output_parse(&rq->reader, data, &o, &e) < 0) {
         rq->stream = plane_stream_cancel(rq->stream);
         request_fail(rq, 500, "Failed to read the worker's output: %s", e.text);
         return;
@@ -539,10 +600,51 @@ static void on_item(void *arg, const struct wire_item *item)
     }
 }
 
+static void end_items(struct request *rq)
+{
+    start_decoding(rq);
+    end_and_complete(rq, "stop");
+}
+
+const struct request_form REQUEST_OF_TOKENS = {.put = request_put_tokens,
+                                               .take = take_item,
+                                               .end = end_items,
+                                               .reset = stop_decoding,
+                                               .splits_prompts = true};
+
+/* The worker says itself that it failed; behind an answer's end, too: then it takes that back. */
+static void on_error(struct request *rq, const struct wire_item *item)
+{
+    if (wire_item_is_loss(item)) {
+        if (!rq->ended) /* else the answer was whole */
+            worker_lost(rq, "lost_behind", item->error);
+        return;
+    }
+    if (waits_for_prompt(rq)) {
+        prefill_refused(rq->prefill);
+        return;
+    }
+    rq->stream = plane_stream_cancel(rq->stream);
+    fail_with_worker_text(rq, item);
+}
+
+static void on_item(void *arg, const struct wire_item *item)
+{
+    struct request *rq = arg;
+
+    rq->n_items++;
+    if (item->is_error)
+        on_error(rq, item);
+    else if (item->data.len && !rq->ended) /* else an annotation, or behind the end */
+        rq->form->take(rq, item->data);
+}
+
 static void on_batch_end(void *arg)
 {
     struct request *rq = arg;
 
+    if (rq->form->answers_late && !rq->n_output)
+        return;
     request_flush(rq);
     if (rq->begun && http_stream_backlog(rq->x) > BACKLOG_HIGH)
         plane_stream_pause(rq->stream);
@@ -557,8 +659,7 @@ static void on_finished(void *arg)
         request_fail(rq, 500, "Failed to generate completions: the worker ended without output");
         return;
     }
-    start_decoding(rq);
-    end_and_complete(rq, "stop");
+    rq->form->end(rq);
 }
 
 static void on_failed(void *arg, enum plane_failure kind, const char *text)
@@ -570,7 +671,8 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
         complete(rq); /* the answer was whole; only the farewell is missing */
         return;
     }
-    log_debug(&LG, "stream failed", LOG_STR("request_id", rq->id),
+    rq->attempt.failure = plane_failure_name(kind);
+    log_debug(&LG, "stream failed", LOG_REQUEST(rq->id, &rq->trace),
               LOG_STR("kind", plane_failure_name(kind)), LOG_STR("why", text));
     if (kind == PLANE_OVERLOADED || kind == PLANE_TOO_LARGE) {
         request_fail(rq, kind == PLANE_TOO_LARGE ? 413 : rq->s->overload_status, "%s", text);
@@ -590,7 +692,7 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
         prefill_refused(rq->prefill);
     else if (kind == PLANE_ENGINE)
         request_fail(
-            rq, 500,
+            rq, rq->m->chunks->lost_status,
             "Failed to generate completions: Failed to establish a streaming connection: %s", text);
     else
         request_fail(rq, 500, "%s", text);

@@ -22,7 +22,7 @@ static enum step_result decode_alone(struct request *rq, const char *reason)
     count(rq, "fallback", reason);
     if (!rq->s->enforce_disagg) {
         log_warn(&LG, "no prefill worker did it, the decode worker computes the prompt",
-                 LOG_STR("request_id", rq->id), LOG_STR("why", reason));
+                 LOG_REQUEST(rq->id, &rq->trace), LOG_STR("why", reason));
         rq->step = STEP_route;
         return STEP_MORE;
     }
@@ -52,12 +52,10 @@ static enum step_result not_activated(struct request *rq)
 static bool peek(struct request *rq, struct pool *pool, struct route_decision *d,
                  struct route_candidate *ret)
 {
-    struct route_request q = request_query(rq);
+    struct route_request q = request_query_of(rq, pool);
     struct booking *none;
 
     q.query_only = true;
-    if (!pool_cuts_as(pool, rq->m->pool))
-        q.n_blocks = 0; /* only its load is asked for */
     if (pool_route(pool, &q, request_avoid(rq, pool), d, &none) != 0)
         return false;
     *ret = d->candidates[d->chosen];
@@ -90,7 +88,7 @@ static bool bypasses(struct request *rq, struct pool *prefills)
         count(rq, bypass_is_on(b) ? "bypass" : "bypass_vetoed", bypass_word(b));
     if (!bypass_is_on(b))
         return false;
-    log_info(&LG, "Conditional disagg routing to decode worker", LOG_STR("request_id", rq->id),
+    log_info(&LG, "Conditional disagg routing to decode worker", LOG_REQUEST(rq->id, &rq->trace),
              LOG_U64("worker_id", decode.worker.worker_id), LOG_STR("why", bypass_word(b)),
              LOG_U64("overlap_tokens", s.cached_tokens),
              LOG_U64("net_new_tokens", s.prompt_tokens - MIN(s.cached_tokens, s.prompt_tokens)));
@@ -143,9 +141,12 @@ enum step_result request_prefill(struct request *rq)
     struct prefill_conf conf = {.s = rq->s,
                                 .pool = pool,
                                 .id = rq->id,
+                                .trace = &rq->trace,
+                                .times = &rq->times,
                                 .label = rq->m->label,
                                 .request = request_query(rq),
                                 .hashed_for = rq->m->pool,
+                                .salt = model_salt(rq->m, rq->in.cache_salt),
                                 .fill = fill,
                                 .go = on_go,
                                 .lost = on_lost,
@@ -153,8 +154,13 @@ enum step_result request_prefill(struct request *rq)
                                 .arg = rq};
 
     rq->bypasses = false;
+    if (!rq->form->splits_prompts) {
+        rq->step = STEP_route;
+        return STEP_MORE;
+    }
     if (!pool)
         return not_activated(rq);
+    conf.request.matches = request_query_of(rq, pool).matches;
     rq->step = STEP_route;
     if (bypasses(rq, pool))
         return STEP_MORE;

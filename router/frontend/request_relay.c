@@ -64,10 +64,7 @@ static void take_usage(struct request *rq, const struct relay_answer *a)
     rq->cached_tokens = a->cached_tokens.v;
 }
 
-/*
- * A chunk with text counts as one token until the engine says how many there were; what it says
- * with the last chunk corrects the count.
- */
+/* What is said with the last chunk corrects the count. */
 static void take_tokens(struct request *rq, const struct relay_answer *a)
 {
     uint64_t told = a->completion_tokens.v;
@@ -79,6 +76,12 @@ static void take_tokens(struct request *rq, const struct relay_answer *a)
                    (double)(told - rq->n_output));
         rq->n_output = told;
     }
+}
+
+void request_note_answer(struct request *rq, const struct relay_answer *a)
+{
+    take_usage(rq, a);
+    take_tokens(rq, a);
 }
 
 static void fail_with(struct request *rq, int status, struct str words)
@@ -105,22 +108,13 @@ static bool take_chunk(struct relay *r, struct str json)
         fail_with(rq, a.status ? a.status : 500, a.error);
         return false;
     }
-    take_usage(rq, &a);
-    take_tokens(rq, &a);
+    request_note_answer(rq, &a);
     rq->ended |= a.has_finish;
     if (!a.has_choices && a.completion_tokens.set && !rq->in.include_usage)
         return true; /* the chunk that we asked for */
     relay_answer_put(&changed, json, &r->change);
     sse_put_data(&rq->out, buf_str(&changed));
     return true;
-}
-
-static void complete_stream(struct request *rq)
-{
-    chunk_put_done(&rq->out);
-    request_flush(rq);
-    http_stream_end(rq->x);
-    request_finish(rq);
 }
 
 static void on_head(void *arg, int status)
@@ -138,7 +132,7 @@ static void take_events(struct relay *r, struct str bytes)
     sse_reader_feed(r->events, bytes);
     while (sse_reader_next(r->events, &ev)) {
         if (str_is(ev.data, "[DONE]")) {
-            complete_stream(rq);
+            request_complete_stream(rq);
             return;
         }
         if (ev.data.len && !take_chunk(r, ev.data))
@@ -201,9 +195,8 @@ static void take_whole(struct relay *r)
         request_fail(rq, 502, "Failed to read the engine's answer: %s", e.text);
         return;
     }
-    take_usage(rq, &a);
-    a.has_text = true; /* an empty answer took a token, too */
-    take_tokens(rq, &a);
+    a.has_text = rq->in.api != API_EMBEDDINGS; /* an empty answer took a token, too */
+    request_note_answer(rq, &a);
     relay_answer_put(&changed, buf_str(&r->body), &r->change);
     http_respond(rq->x, 200, "application/json", buf_str(&changed));
     request_finish(rq);
@@ -216,7 +209,7 @@ static void on_done(void *arg, int status, int error, const char *why)
 
     r->call = NULL;
     if (error < 0 && rq->n_output == 0 && !rq->begun) {
-        log_debug(&LG, "engine failed", LOG_STR("request_id", rq->id), LOG_STR("why", why));
+        log_debug(&LG, "engine failed", LOG_REQUEST(rq->id, &rq->trace), LOG_STR("why", why));
         request_retry(rq, error == -ETIMEDOUT ? "timeout"
                           : status            ? "broken_early"
                                               : "unreachable");
@@ -227,7 +220,7 @@ static void on_done(void *arg, int status, int error, const char *why)
     } else if (!r->events) {
         take_whole(r);
     } else if (rq->ended) {
-        complete_stream(rq); /* only the farewell is missing */
+        request_complete_stream(rq); /* only the farewell is missing */
     } else if (rq->n_output == 0) {
         request_retry(rq, "broken_early");
     } else {
@@ -236,9 +229,6 @@ static void on_done(void *arg, int status, int error, const char *why)
 }
 
 /* --- start ------------------------------------------------------------------------------------ */
-
-/* Names that travel on as they came. */
-static const char *const PASSED_ON[] = {"authorization", "traceparent", "tracestate"};
 
 static const char *header(struct request *rq, const char *name, struct str value)
 {
@@ -252,16 +242,17 @@ static void put_headers(struct request *rq, const struct pool_worker *w,
                         const char *ret[HEADERS_MAX])
 {
     uint32_t rank = rq->decision.candidates[rq->decision.chosen].worker.dp_rank;
+    const struct plane_header passed_on[] = {
+        {"authorization", http1_header_get(http_request(rq->x), "authorization")},
+        {"traceparent", str_from(rq->attempt.trace.parent)},
+        {"tracestate", rq->trace.state}};
     size_t n = 0;
 
     ret[n++] = "content-type: application/json";
     ret[n++] = header(rq, "x-request-id", str_from(rq->id));
-    for (size_t i = 0; i < ARRAY_LEN(PASSED_ON); i++) {
-        struct str value = http1_header_get(http_request(rq->x), PASSED_ON[i]);
-
-        if (value.len)
-            ret[n++] = header(rq, PASSED_ON[i], value);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++)
+        if (passed_on[i].value.len)
+            ret[n++] = header(rq, passed_on[i].name, passed_on[i].value);
     if (w->dp_size > 1) {
         AUTO(mem_free) char *text = xasprintf("%u", rank);
 
@@ -270,11 +261,17 @@ static void put_headers(struct request *rq, const struct pool_worker *w,
     ret[n] = NULL;
 }
 
+static const char *path_of(enum api api)
+{
+    return api == API_CHAT         ? "chat/completions"
+           : api == API_EMBEDDINGS ? "embeddings"
+                                   : "completions";
+}
+
 void request_relay(struct request *rq, const struct pool_worker *w)
 {
     AUTO(mem_free)
-    char *url = xasprintf("%s/v1/%s", w->address,
-                          rq->in.api == API_CHAT ? "chat/completions" : "completions");
+    char *url = xasprintf("%s/v1/%s", w->address, path_of(rq->in.api));
     AUTO(buf_done) struct buf body = BUF_NULL;
     struct relay *r = xcalloc(1, sizeof(*r));
     const char *headers[HEADERS_MAX];

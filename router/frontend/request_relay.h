@@ -10,6 +10,10 @@
 void request_relay(struct request *rq, const struct pool_worker *w);
 struct relay *relay_cancel(struct relay *r); /* NULL in, NULL out */
 void relay_resume(struct relay *r);
+struct relay_answer;
+/* Measures and books by what a server or worker says that writes the OpenAI API itself: a chunk with
+ * text counts as one token until it says how many there were. */
+void request_note_answer(struct request *rq, const struct relay_answer *a);
 /* request_tokenize.c: the prompt of a model whose tokenizer is not here. */
 enum step_result request_tokenize_there(struct request *rq);
 /* What a plain OpenAI server puts before the tokens of a prompt of completions (BOS). */

@@ -31,6 +31,22 @@ static void gather_delta(struct request *rq, const struct chunk_delta *d)
     gather(&rr->calls, d->calls_json);
 }
 
+/* Events for whom chunks come too late: calls before theirs, thoughts once something follows. */
+static void dispatch(struct request *rq, const struct chunk_delta *d)
+{
+    struct buf *thoughts = &rq->reply.thoughts;
+
+    if (rq->s->dispatches_calls && d->calls_json.len)
+        chunk_put_calls_event(&rq->chunk, &rq->out, d->calls_json);
+    if (!rq->s->dispatches_thoughts)
+        return;
+    if (!d->reasoning.len && thoughts->len) {
+        chunk_put_thoughts_event(&rq->chunk, &rq->out, buf_str(thoughts));
+        buf_clear(thoughts);
+    }
+    gather(thoughts, d->reasoning);
+}
+
 /* @end NULL = the answer goes on. */
 static void emit(struct request *rq, struct chunk_delta *d, const struct chunk_end *end)
 {
@@ -43,9 +59,12 @@ static void emit(struct request *rq, struct chunk_delta *d, const struct chunk_e
     }
     logprobs_take(&rq->reply.logprobs, &logprobs);
     d->logprobs_json = buf_str(&logprobs);
-    if (rq->responses)
-        responses_put_delta(rq->responses, &rq->out, d);
-    else if (end)
+    if (rq->dialect) {
+        rq->dialect->put_delta(rq->told, &rq->out, d, &rq->usage);
+        return;
+    }
+    dispatch(rq, d);
+    if (end)
         chunk_put_end(&rq->chunk, &rq->out, d, end, usage);
     else
         chunk_put_delta(&rq->chunk, &rq->out, d, usage);
@@ -158,6 +177,14 @@ static enum reply_asked asked_for_thoughts(const struct openai_request *in)
     return REPLY_ASKED_NOTHING;
 }
 
+/* The frontend of 0.9.0 does not look. */
+void request_look_at_end(struct request *rq)
+{
+    rq->reply.opened = model_is_of_1(rq->m) &&
+                       reply_prompt_opens(reply_find_thoughts(rq->m->card->reasoning_parser),
+                                          buf_str(&rq->prompt_text));
+}
+
 void request_reply_start(struct request *rq)
 {
     const struct reply_thoughts *thoughts = reply_find_thoughts(rq->m->card->reasoning_parser);
@@ -169,9 +196,10 @@ void request_reply_start(struct request *rq)
     if (!rq->reply.parser)
         return;
     reply_know_tools(rq->reply.parser, rq->in.tools);
-    if (thoughts)
+    if (reply_expect_thoughts(rq->reply.parser, asked_for_thoughts(&rq->in)))
         rq->usage.reasoning_tokens = OPT_U64(0);
-    reply_expect_thoughts(rq->reply.parser, asked_for_thoughts(&rq->in));
+    if (rq->reply.opened)
+        reply_open_thoughts(rq->reply.parser);
 }
 
 void request_reply_done(struct request *rq)
@@ -270,10 +298,12 @@ void request_reply_put_folded(struct request *rq, struct buf *out)
     AUTO(buf_done) struct buf choice = BUF_NULL, logprobs = BUF_NULL;
     struct chunk_delta whole;
 
-    if (rq->responses) {
+    if (rq->dialect) {
         whole = whole_of(rq, &logprobs);
-        responses_put_body(rq->responses, out, &whole, &rq->end, &rq->usage,
-                           clock_wall_ms() / 1000);
+        rq->dialect->put_body(rq->told, out, &whole, &rq->chunk,
+                              &(struct dialect_end){.end = &rq->end,
+                                                    .usage = &rq->usage,
+                                                    .completed = clock_wall_ms() / 1000});
         return;
     }
     request_reply_put_choice(rq, &choice);
@@ -287,10 +317,12 @@ void request_annotate(struct request *rq)
     AUTO(buf_done) struct buf ids = BUF_NULL;
     struct json_put j = json_put_on(&ids);
 
-    if (!rq->in.stream || !rq->m->tokenizer || rq->tokenize_r < 0)
+    if (!rq->in.stream || rq->m->is_stock || rq->tokenize_r < 0)
         return;
     if (rq->in.tell_id && rq->choice == 0)
         chunk_put_annotation(&rq->out, "request_id", str_from(rq->id));
+    if (!rq->m->tokenizer)
+        return;
     if (rq->in.tell_prompt && rq->prompt_text.len)
         chunk_put_annotation(&rq->out, "formatted_prompt", buf_str(&rq->prompt_text));
     if (!rq->in.tell_tokens)

@@ -18,8 +18,11 @@ struct reply_chunk {
 
 struct request_reply {
     struct reply *parser; /* NULL = all of it is content */
+    bool opened;          /* the prompt ends with the mark that begins thoughts */
     struct logprobs logprobs;
-    struct buf thoughts, calls; /* all of them, when the answer is not streamed */
+    struct buf thoughts,
+        calls; /* all of them, when the answer is not streamed; else thoughts that no
+                                   event has told yet */
     struct reply_chunk next;
     bool in_block; /* another call joins those of next */
     uint32_t n_calls;
@@ -27,6 +30,8 @@ struct request_reply {
     bool told_thoughts; /* the engine counts reasoning tokens itself */
 };
 
+/* Whether the prompt, whose text is there yet, leaves thoughts for the answer to go on with. */
+void request_look_at_end(struct request *rq);
 void request_reply_start(struct request *rq);
 void request_reply_done(struct request *rq);
 void request_reply_push(struct request *rq, struct str text);

@@ -2,9 +2,16 @@
 /*
  * From an HTTP request to a request: what its headers say, which model is meant, whether it may run.
  */
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
+#include "lib/base/json_pull.h"
+#include "router/frontend/explain.h"
 #include "router/frontend/request_batch.h"
+#include "router/openai/embeddings.h"
+#include "router/openai/messages.h"
+#include "router/openai/responses.h"
 
 /* Body `user` if it is a UUID, else the header, else a new one (wire.md §9.2). */
 static void choose_id(struct request *rq)
@@ -45,6 +52,15 @@ static void choose_pin(struct request *rq)
         rq->pinned = true;
         rq->pin = rq->in.backend_instance_id.v;
     }
+}
+
+/* Who is not to share caches with others; before the body's salt, as in 1.6.1. */
+static void choose_salt(struct request *rq)
+{
+    struct str tenant = http1_header_get(http_request(rq->x), "x-tenant-id");
+
+    if (tenant.len && model_is_of_1(rq->m))
+        openai_request_set_salt(&rq->in, tenant, rq->arena);
 }
 
 /* Headers beat the body (router.md §4.5). */
@@ -101,18 +117,71 @@ static bool find_model(struct serving *s, struct http_exchange *x, const struct 
     if (s->n_requests + openai_request_choices(in) > s->requests_max)
         return api_fail(e, s->overload_status, NULL,
                         "Too many requests in flight (%zu), please retry later", s->n_requests);
-    if (!m)
+    if (!m || !model_serves(m, in->api))
         return api_fail(e, 404, "model", "Model not found");
     if (m->state == MODEL_LOADING)
         return api_fail(e, 503, "model", "Model is being loaded, please retry");
     if (m->state == MODEL_FAILED)
         return api_fail(e, 503, "model", "Model cannot be served: %s", m->why.text);
-    if (in->api == API_CHAT && !m->chat && !m->is_stock)
+    if (!pool_is_open(m->pool))
+        return api_fail(e, 503, "model", "Model waits for more workers, please retry");
+    if (in->api == API_CHAT && !m->chat && !m->is_stock && !m->takes_text)
         return m->why.text[0]
                    ? api_fail(e, 400, "model", "Model serves %s; use /v1/completions", m->why.text)
                    : api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
     *ret = m;
-    return true;
+    return in->api == API_CHAT && model_is_of_1(m) ? openai_check_strictly(in, e) : true;
+}
+
+/* Copies: the client may leave before the request does. */
+static struct str header_copy(struct http_exchange *x, struct arena *arena, const char *name)
+{
+    struct str value = http1_header_get(http_request(x), name);
+
+    return value.len ? str_from(arena_strdup(arena, value)) : STR_NULL;
+}
+
+void request_take_trace(const struct serving *s, struct http_exchange *x, struct arena *arena,
+                        struct trace_context *ret)
+{
+    const struct trace_headers in = {.parent = header_copy(x, arena, "traceparent"),
+                                     .state = header_copy(x, arena, "tracestate"),
+                                     .client_id = header_copy(x, arena, "x-request-id"),
+                                     .dynamo_id = header_copy(x, arena, "x-dynamo-request-id")};
+
+    trace_context_init(ret, &in, s->tracing ? &s->sampler : NULL);
+}
+
+struct http_span request_http_span(const struct request_parts *p)
+{
+    const struct http1_request *head = http_request(p->x);
+    struct http_span h = {
+        .minor = head->minor, .start_ns = p->start_ns, .ttft_s = NAN, .itl_s = NAN};
+
+    if (p->s->spans)
+        h.uri = str_from(arena_strdup(p->arena, head->path));
+    return h;
+}
+
+static void take_origin(struct request *rq, const struct request_parts *p)
+{
+    if (rq->choice == 0)
+        explain_named(rq->s->explain, http1_header_get(http_request(rq->x), "x-request-id"),
+                      str_from(rq->id));
+    if (p->batch) {
+        rq->trace = *p->trace;
+        return;
+    }
+    request_take_trace(rq->s, rq->x, rq->arena, &rq->trace);
+    rq->span = request_http_span(p);
+}
+
+const char *request_endpoint(const struct request *rq)
+{
+    return rq->dialect                    ? rq->dialect->endpoint
+           : rq->in.api == API_CHAT       ? "chat_completions"
+           : rq->in.api == API_EMBEDDINGS ? "embeddings"
+                                          : "completions";
 }
 
 struct request *request_new(const struct request_parts *p)
@@ -120,19 +189,20 @@ struct request *request_new(const struct request_parts *p)
     struct request *rq = xcalloc(1, sizeof(*rq));
 
     *rq = (struct request){.s = p->s,
+                           .form = p->in.api == API_EMBEDDINGS ? &REQUEST_OF_VECTORS
+                                   : p->m->takes_text          ? &REQUEST_OF_TEXT
+                                                               : &REQUEST_OF_TOKENS,
                            .x = p->x,
                            .m = model_ref(p->m),
                            .arena = p->arena,
                            .in = p->in,
                            .batch = p->batch,
                            .choice = p->choice,
-                           .t_start_ns = clock_now_ns(),
+                           .dialect = p->dialect,
+                           .told = p->told,
+                           .t_start_ns = p->start_ns,
                            .is_queued = true,
                            .cached_tokens = DECISION_UNKNOWN};
-    if (p->echo) {
-        rq->responses = xcalloc(1, sizeof(*rq->responses));
-        responses_init(rq->responses, p->echo, p->in.model, clock_wall_ms() / 1000);
-    }
     rq->inflight = metric_with(p->s->metrics.inflight, p->m->label);
     rq->active = metric_with(p->s->metrics.active, p->m->label);
     rq->queued = metric_with(p->s->metrics.queued, p->m->label);
@@ -147,6 +217,10 @@ struct request *request_new(const struct request_parts *p)
     else
         choose_id(rq);
     choose_pin(rq);
+    take_origin(rq, p);
+    choose_salt(rq);
+    if (model_is_of_1(p->m)) /* the frontend of 0.9.0 leaves a template's arguments as they are */
+        openai_settle_thinking(rq->in.template_args);
     return rq;
 }
 
@@ -173,60 +247,200 @@ static bool is_json(struct http_exchange *x, struct api_error *e)
 {
     if (openai_content_is_json(http1_header_get(http_request(x), "content-type")))
         return true;
-    return api_fail(e, 415, NULL, "Expected request with Content-Type application/json");
+    (void)api_malformed(e, NULL, "Expected request with Content-Type application/json");
+    e->status = 415;
+    return false;
+}
+
+/* The label of the model that a body names: "unknown_model" when it is not served, as in 1.6.1. */
+static const char *named_model(const struct serving *s, struct str body)
+{
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct str text = json_pull_member(body, "model"), name;
+    struct json_pull p;
+    struct model *m;
+
+    json_pull_init(&p, text);
+    if (json_pull_peek(&p) != JSON_KIND_STRING || !json_pull_string(&p, &scratch, &name))
+        return "unknown_model";
+    m = serving_find_model(s, name);
+    return m ? m->label : "unknown_model";
+}
+
+/* As 1.6.1 counts them, for either generation: of completions only what is refused after the body. */
+static void count_refused(const struct request_parts *parts, const struct api_error *e)
+{
+    struct str body = http_request(parts->x)->body;
+    bool chat = parts->in.api == API_CHAT;
+    const char *endpoint = parts->dialect ? parts->dialect->endpoint
+                           : chat         ? "chat_completions"
+                                          : "completions";
+
+    if (e->malformed || (!chat && e->status == 400))
+        return;
+    metric_add(metric_with(parts->s->metrics.requests, named_model(parts->s, body), endpoint,
+                           str_is(json_pull_member(body, "stream"), "true") ? "stream" : "unary",
+                           "error", api_error_type(e->status)),
+               1);
+}
+
+void request_refuse(struct http_exchange *x, const struct dialect *d, const struct api_error *e)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+
+    (d ? d->put_error : api_error_put)(&body, e);
+    http_respond(x, e->status, "application/json", buf_str(&body));
+}
+
+/* It never became a request. */
+static void span_refused(const struct request_parts *parts)
+{
+    struct http_span h = request_http_span(parts);
+    struct trace_context trace;
+
+    if (!parts->s->spans)
+        return;
+    request_take_trace(parts->s, parts->x, parts->arena, &trace);
+    h.model = named_model(parts->s, http_request(parts->x)->body);
+    h.outcome = "error";
+    span_http(parts->s, &trace, &h);
 }
 
 static void refuse(struct request_parts *parts, const struct api_error *e)
 {
+    count_refused(parts, e);
+    span_refused(parts);
     openai_request_done(&parts->in);
     arena_free(parts->arena);
-    api_error_respond(parts->x, e);
+    request_refuse(parts->x, parts->dialect, e);
+}
+
+/* For GET /explain/{id}, which knows it by the client's own id, too: that one goes back. */
+void request_tell_id(struct http_exchange *x, const char *id)
+{
+    if (!http1_header_get(http_request(x), "x-request-id").len)
+        http_add_header(x, "x-request-id", str_from(id));
 }
 
 static void serve(const struct request_parts *parts)
 {
     struct request *rq = request_new(parts);
 
-    http_add_header(parts->x, "x-request-id", str_from(rq->id)); /* for GET /explain/{id} */
+    request_tell_id(parts->x, rq->id);
     http_on_gone(parts->x, gone, rq);
     request_start(rq);
 }
 
+/* As 1.6.1; 0.9.0 does not know the field. */
+static bool can_tell_ids(const struct request_parts *p, struct api_error *e)
+{
+    static const char field[] = "`nvext.extra_fields=[\"completion_token_ids\"]`";
+
+    if (!p->in.wants_ids || !model_is_of_1(p->m))
+        return true;
+    if (p->dialect == &RESPONSES)
+        return api_fail(e, 501, "nvext", "Validation: %s is not supported by the Responses API.",
+                        field);
+    return openai_request_choices(&p->in) == 1
+               ? true
+               : api_fail(e, 400, "nvext", "Validation: %s requires exactly one generated choice",
+                          field);
+}
+
+static struct request_parts parts_of(struct serving *s, struct http_exchange *x)
+{
+    return (struct request_parts){.s = s, .x = x, .arena = arena_new(), .start_ns = clock_now_ns()};
+}
+
 void request_serve(struct serving *s, struct http_exchange *x, enum api api)
 {
-    struct request_parts parts = {.s = s, .x = x, .arena = arena_new()};
+    struct request_parts parts = parts_of(s, x);
     struct api_error e;
 
     if (!is_json(x, &e) ||
         !openai_request_parse(api, http_request(x)->body, parts.arena, &parts.in, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e))
+        !find_model(s, x, &parts.in, &parts.m, &e) || !can_tell_ids(&parts, &e))
         refuse(&parts, &e);
-    else if (openai_request_choices(&parts.in) > 1 &&
-             !parts.m->is_stock) /* they know n themselves */
+    else if (request_batch_size(parts.m, &parts.in) > 1)
         request_batch_serve(&parts);
     else
         serve(&parts);
 }
 
-static bool knows_responses(const struct model *m, struct api_error *e)
+void request_serve_embeddings(struct serving *s, struct http_exchange *x)
 {
-    return m->is_stock ? api_fail(e, 501, "model",
-                                  "Model is served by plain OpenAI servers: use "
-                                  "/v1/chat/completions")
-                       : true;
+    struct request_parts parts = parts_of(s, x);
+    struct api_error e;
+
+    if (!is_json(x, &e) ||
+        !embeddings_request_parse(http_request(x)->body, parts.arena, &parts.in, &e) ||
+        !find_model(s, x, &parts.in, &parts.m, &e) ||
+        !embeddings_request_settle(&parts.in, model_is_of_1(parts.m), &e))
+        refuse(&parts, &e);
+    else
+        serve(&parts);
+}
+
+/* Of a chat in another form: who knows no chats but as they are, cannot serve it. */
+static bool knows_dialects(const struct request_parts *p, struct api_error *e)
+{
+    const struct model *m = p->m;
+
+    if (p->in.query_only && p->in.stream) /* whose events have no nvext */
+        return api_fail(e, 400, "stream",
+                        "Validation: query_instance_id asks for an answer that is not streamed");
+    return m->is_stock || m->takes_text
+               ? api_fail(e, 501, "model", "Model is served by %s: use /v1/chat/completions",
+                          m->is_stock ? "plain OpenAI servers"
+                                      : "workers that take chats and completions as they are")
+               : true;
 }
 
 void request_serve_responses(struct serving *s, struct http_exchange *x)
 {
-    struct request_parts parts = {.s = s, .x = x, .arena = arena_new()};
+    struct request_parts parts = parts_of(s, x);
     struct responses_echo echo;
     struct api_error e;
 
-    parts.echo = &echo;
+    parts.dialect = &RESPONSES;
     if (!is_json(x, &e) ||
         !responses_request_parse(http_request(x)->body, parts.arena, &parts.in, &echo, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) || !knows_responses(parts.m, &e))
+        !find_model(s, x, &parts.in, &parts.m, &e) || !knows_dialects(&parts, &e) ||
+        !can_tell_ids(&parts, &e)) {
         refuse(&parts, &e);
-    else
-        serve(&parts);
+        return;
+    }
+    parts.told = responses_new(&echo, parts.in.model, clock_wall_ms() / 1000);
+    serve(&parts);
+}
+
+void request_serve_messages(struct serving *s, struct http_exchange *x)
+{
+    struct request_parts parts = parts_of(s, x);
+    struct messages_facts facts = {.strips_preamble = s->strips_preamble};
+    struct api_error e;
+
+    parts.dialect = &MESSAGES;
+    if (!is_json(x, &e) ||
+        !messages_request_parse(http_request(x)->body, parts.arena, &parts.in, &facts, &e) ||
+        !find_model(s, x, &parts.in, &parts.m, &e) || !knows_dialects(&parts, &e)) {
+        refuse(&parts, &e);
+        return;
+    }
+    parts.told = messages_new(parts.in.model, facts.estimate);
+    serve(&parts);
+}
+
+void request_count_messages(struct serving *s, struct http_exchange *x)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    struct messages_facts facts = {.strips_preamble = s->strips_preamble};
+    struct api_error e;
+
+    if (!is_json(x, &e) || !messages_count(http_request(x)->body, &facts, &e)) {
+        request_refuse(x, &MESSAGES, &e);
+        return;
+    }
+    buf_printf(&body, "{\"input_tokens\":%" PRIu64 "}", facts.estimate);
+    http_respond(x, 200, "application/json", buf_str(&body));
 }

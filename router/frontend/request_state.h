@@ -8,9 +8,11 @@
 #include "lib/base/digest.h"
 #include "lib/net/http_server.h"
 #include "router/openai/chunk.h"
-#include "router/openai/responses.h"
+#include "router/openai/dialect.h"
 #include "router/frontend/prefill.h"
 #include "router/frontend/request.h"
+#include "router/frontend/request_form.h"
+#include "router/frontend/request_lookup.h"
 #include "router/frontend/request_reply.h"
 #include "router/frontend/router_metrics.h"
 #include "router/sched/decision_record.h"
@@ -18,6 +20,7 @@
 #include "router/token/detok.h"
 #include "router/token/stop.h"
 #include "router/wire/engine_output.h"
+#include "router/wire/trace_context.h"
 
 enum { REQUEST_ATTEMPTS = 4, TEXT_BYTES_MAX = 64 << 20 };
 
@@ -25,6 +28,7 @@ enum { REQUEST_ATTEMPTS = 4, TEXT_BYTES_MAX = 64 << 20 };
 #define REQUEST_STEPS(X)                                                                           \
     X(tokenize) /* the prompt becomes ids, on a pool thread when it is long */                     \
     X(check)    /* does it fit the context? */                                                     \
+    X(lookup)   /* ask the router that keeps the index, where there is one */                      \
     X(tell)     /* only say who would be chosen */                                                 \
     X(admit)    /* wait until there is room for it */                                              \
     X(prefill)  /* by a worker that does nothing else, when there are such */                      \
@@ -41,6 +45,7 @@ enum step_result { STEP_MORE, STEP_WAIT, STEP_DONE };
 
 struct request {
     struct serving *s;
+    const struct request_form *form;
     struct http_exchange *x;
     struct model *m;
     struct arena *arena;
@@ -48,6 +53,8 @@ struct request {
     struct request_batch *batch; /* whose choice it makes; NULL = it answers alone */
     uint32_t choice;
     char id[UUID_TEXT_SIZE];
+    struct trace_context trace;
+    struct http_span span; /* how it came; what became of it, only its end knows */
     enum request_step step;
     bool in_pool, gone; /* the client left while a pool thread works on it */
 
@@ -60,8 +67,8 @@ struct request {
     int tokenize_r;
     struct err tokenize_error;
 
-    /* admit */
-    struct admission_ticket ticket;
+    struct request_lookup lookup;
+    struct admission_ticket ticket; /* of admit */
 
     /* prefill */
     struct prefill *prefill; /* NULL = the worker that answers computes the prompt */
@@ -80,10 +87,11 @@ struct request {
     struct router_times times;
     uint64_t decision_seq; /* of its record; 0 = none, or told how it went */
     struct booking *booking;
+    struct attempt_span attempt;
+    struct affinity_hold session;      /* while it is booked */
     uint64_t failed[REQUEST_ATTEMPTS]; /* workers that did, in order */
-    size_t n_failed;
-    size_t first_avoided; /* those before it had their turn and may be asked again */
-    struct timer *pause;  /* before all are asked again */
+    size_t n_failed, first_avoided;    /* those before the latter may be asked again */
+    struct timer *pause;               /* before all are asked again */
 
     /* migration */
     struct token_ids said; /* by the worker that answers; empty when it could not move */
@@ -96,7 +104,10 @@ struct request {
 
     /* answer */
     struct plane_stream *stream;
-    struct relay *relay; /* instead, when the worker is a plain OpenAI server */
+    struct relay *relay;               /* instead, when the worker is a plain OpenAI server */
+    struct request_text *text_answer;  /* of REQUEST_OF_TEXT; NULL before its first item */
+    struct embeddings_answer *vectors; /* of REQUEST_OF_VECTORS, likewise */
+    size_t *input_ends;                /* of its inputs in the prompt */
     struct engine_output_reader reader;
     bool decoding; /* detok and stop are set up */
     struct detok detok;
@@ -104,11 +115,12 @@ struct request {
     struct stop stop;
     struct chunk chunk;
     struct request_reply reply;
-    struct responses *responses; /* it came to /v1/responses; NULL = not */
-    struct buf out;              /* chunks of this turn */
-    struct buf text;             /* all of it, when the answer is not streamed */
-    bool begun;                  /* the head of the stream is on its way */
-    bool ended;                  /* a finish reason was seen */
+    const struct dialect *dialect; /* of what it is asked in; NULL = a chat or its kin */
+    void *told;                    /* the answer in it */
+    struct buf out;                /* chunks of this turn */
+    struct buf text;               /* all of it, when the answer is not streamed */
+    bool begun;                    /* the head of the stream is on its way */
+    bool ended;                    /* a finish reason was seen */
     struct chunk_end end;
     uint64_t n_items, n_output, n_output_blocks; /* of the last, beyond the prompt's */
     struct usage usage;
@@ -116,6 +128,7 @@ struct request {
 
     uint64_t t_start_ns, t_first_ns, t_last_ns;
     struct metric *inflight, *active, *queued;
+    struct metric *itl, *output_total; /* looked up with the first token; NULL before */
     bool is_queued;
 };
 
@@ -129,10 +142,11 @@ struct route_request request_query(const struct request *rq);
 struct pool_avoid request_avoid(const struct request *rq, const struct pool *pool);
 /* The request as a worker gets it that does everything. Borrows from @rq. */
 void request_fill_engine(struct request *rq, struct engine_request *ret);
+/* The same as JSON, for the worker that was chosen. */
+void request_put_tokens(struct request *rq, struct buf *out);
 /* Ends what was begun with the worker that answers; nothing of it has reached the client. */
 void request_unroute(struct request *rq, enum decision_end how);
-/* Goes on with @step, from the loop. */
-void request_go(struct request *rq, enum request_step step);
+void request_go(struct request *rq, enum request_step step); /* with @step, from the loop */
 /* Prompt tokens, as far as they are known. */
 static inline size_t request_isl(const struct request *rq)
 {
@@ -144,13 +158,7 @@ void request_pin(const struct request *rq, struct route_request *q);
 enum step_result request_route_failed(struct request *rq, int result);
 /* Hashes rq->prompt for all who want that. */
 void request_hash_prompt(struct request *rq);
-/* Labels. */
-static inline const char *request_endpoint(const struct request *rq)
-{
-    return rq->responses            ? "responses"
-           : rq->in.api == API_CHAT ? "chat_completions"
-                                    : "completions";
-}
+const char *request_endpoint(const struct request *rq); /* a label; request_serve.c */
 static inline const char *request_type(const struct request *rq)
 {
     return rq->in.stream ? "stream" : "unary";
@@ -162,8 +170,7 @@ static inline uint64_t request_new_output(const struct request *rq)
 }
 /* Ends it, and tells nobody but the records. */
 void request_abandon(struct request *rq, enum decision_end how);
-/* The client has taken what it was sent. */
-void request_resume(struct request *rq);
+void request_resume(struct request *rq); /* the client has taken what it was sent */
 
 /* request_migrate.c */
 /* Keeps what is to be replayed if the worker is lost. */
@@ -174,8 +181,7 @@ void request_note_loss(struct request *rq, bool early);
 void request_note_loss_over(struct request *rq, const char *outcome);
 /* Goes on at another worker. The stream has ended, or is cut now. */
 void request_migrate(struct request *rq, const char *reason);
-/* request_tell.c: the step of that name. */
-enum step_result request_tell(struct request *rq);
+enum step_result request_tell(struct request *rq); /* request_tell.c: the step of that name */
 /* request_prefill.c: the step of that name; the next one is set. */
 enum step_result request_prefill(struct request *rq);
 /* request_note.c */
@@ -183,11 +189,12 @@ enum step_result request_prefill(struct request *rq);
 void request_note_decision(struct request *rq, const struct route_request *q, int result);
 /* The attempt that rq->decision_seq stands for has ended; nothing happens the second time. */
 void request_note_end(struct request *rq, enum decision_end how);
+/* Its http-request is over, unless it makes one choice of several; @outcome of struct http_span. */
+void request_span_over(const struct request *rq, const char *outcome);
 /* request_output.c: what the worker's stream calls. */
 extern const struct plane_handlers REQUEST_STREAM_HANDLERS;
 /* Measures and books @n tokens that have come. */
 void request_note_output(struct request *rq, size_t n);
-/* Sends rq->out to the client. */
-void request_flush(struct request *rq);
+void request_flush(struct request *rq); /* sends rq->out to the client */
 /* Ends decoding and gives its memory back. */
 void request_output_done(struct request *rq);

@@ -11,17 +11,16 @@ static int ask_prefill(struct request *rq, uint64_t *ret_worker)
 {
     struct pool *pool = serving_find_prefill(rq->s, rq->m);
     AUTO(route_decision_done) struct route_decision d = {.n_candidates = 0};
-    struct route_request q = request_query(rq);
+    struct route_request q;
     struct booking *none;
     int r;
 
     if (!pool)
         return 0;
+    q = request_query_of(rq, pool);
     q.query_only = true;
     q.pinned = rq->in.prefill_worker_id.set;
     q.pin.worker_id = rq->in.prefill_worker_id.v;
-    if (!pool_cuts_as(pool, rq->m->pool))
-        q.n_blocks = 0; /* the hashes at hand are of other blocks */
     r = pool_route(pool, &q, request_avoid(rq, pool), &d, &none);
     if (r == 0)
         *ret_worker = d.candidates[d.chosen].worker.worker_id;
@@ -37,7 +36,12 @@ static void answer(struct request *rq, uint64_t prefill, uint64_t decode)
                clock_wall_ms() / 1000);
     chunk_tell_workers(&chunk, &(struct chunk_workers){.prefill_id = prefill, .decode_id = decode});
     chunk_tell_tokens(&chunk, rq->prompt.ptr, rq->prompt.len);
-    if (rq->in.stream) {
+    if (rq->dialect) {
+        rq->dialect->put_body(rq->told, &out, &(struct chunk_delta){.text = STR_NULL}, &chunk,
+                              &(struct dialect_end){.end = &(struct chunk_end){.finish = "stop"},
+                                                    .completed = clock_wall_ms() / 1000});
+        http_respond(rq->x, 200, "application/json", buf_str(&out));
+    } else if (rq->in.stream) {
         chunk_put_text(&chunk, &out, STR_NULL, NULL);
         chunk_put_done(&out);
         http_stream_begin(rq->x, 200, "text/event-stream");
@@ -52,7 +56,7 @@ static void answer(struct request *rq, uint64_t prefill, uint64_t decode)
 
 enum step_result request_tell(struct request *rq)
 {
-    struct route_request q = request_query(rq);
+    struct route_request q = request_query_of(rq, rq->m->pool);
     uint64_t prefill, decode;
     int r;
 
@@ -69,7 +73,7 @@ enum step_result request_tell(struct request *rq)
     }
     if (r != 0)
         return request_route_failed(rq, r);
-    pool_trace(rq->m->pool, &rq->decision, rq->id);
+    pool_trace(rq->m->pool, &rq->decision, rq->id, &rq->trace);
     answer(rq, prefill, decode);
     return STEP_DONE;
 }

@@ -87,7 +87,7 @@ static void on_done(void *arg, int status, int error, const char *why)
 
     rq->tokenizing = NULL;
     if (error < 0 || status != 200 || !take_tokens(rq, buf_str(&rq->prompt_text))) {
-        log_debug(&LG, "no engine tokenized the prompt", LOG_STR("request_id", rq->id),
+        log_debug(&LG, "no engine tokenized the prompt", LOG_REQUEST(rq->id, &rq->trace),
                   LOG_I64("status", status), LOG_STR("why", why));
         request_guess_length(rq);
     }

@@ -9,7 +9,7 @@
 
 enum { BUCKETS_MAX = 32, ID_SIZE = 24 };
 enum { WORKER_TTFT, WORKER_ISL, WORKER_ITL, WORKER_LAST };
-enum { HASHING, SEQUENCES, MATCHING, SCHEDULING, TOTAL, OVERHEADS };
+enum { HASHING, SEQUENCES, MATCHING, SHARED, SCHEDULING, TOTAL, OVERHEADS };
 
 static const char *const PHASE_WORDS[PHASES] = {"aggregated", "prefill", "decode"};
 
@@ -18,7 +18,7 @@ struct router_series {
     char *ns, *component, *model;
     const char *worker_type;
     struct metric *started, *ended, *ttft, *itl, *output_tokens, *hit_rate;
-    struct metric *less_overlap, *overlap_lost;
+    struct metric *less_overlap, *overlap_lost, *shared_rate, *shared_beyond;
     struct phase_series {
         struct metric *input_tokens, *selected, *best, *reused;
     } phases[PHASES]; /* NULL until there is something to count */
@@ -30,6 +30,8 @@ struct router_metrics {
     struct metric_family *started, *ended, *ttft, *itl, *output_tokens, *hit_rate;
     struct metric_family *input_tokens, *selected, *best, *reused; /* by model and phase too */
     struct metric_family *less_overlap, *overlap_lost;             /* by worker type too */
+    struct metric_family *shared_rate, *shared_beyond;
+    struct metric *shared_errors;
     struct metric_family *last[WORKER_LAST];
     struct metric *overhead[OVERHEADS];
 };
@@ -94,6 +96,12 @@ static void declare_histograms(struct router_metrics *m, struct metric_registry 
     m->overlap_lost = component_buckets(r, "overlap_blocks_lost",
                                         "Cached blocks less than on the best eligible worker", b,
                                         geometric(0.25, 2, 16, b), by_type);
+    m->shared_rate = component_buckets(r, "shared_cache_hit_rate",
+                                       "Share of a prompt's pages in the shared cache", b,
+                                       linear(0.05, 21, b), none);
+    m->shared_beyond = component_buckets(r, "shared_cache_beyond_blocks",
+                                         "Blocks there beyond those of the chosen worker", b,
+                                         geometric(1, 2, 12, b), none);
 }
 
 static void declare_counters(struct router_metrics *m, struct metric_registry *r)
@@ -126,6 +134,7 @@ static void declare_overheads(struct router_metrics *m, struct metric_registry *
         [HASHING] = {"block_hashing", "Time to hash a prompt's blocks", 0.001, 2, 15},
         [SEQUENCES] = {"seq_hashing", "Time to chain those hashes", 0.001, 2, 15},
         [MATCHING] = {"indexer_find_matches", "Time to find who holds what", 0.01, 3, 17},
+        [SHARED] = {"shared_cache_query", "Time to look at the shared cache", 0.01, 3, 17},
         [SCHEDULING] = {"scheduling", "Time to score, choose and book", 0.01, 3, 17},
         [TOTAL] = {"total", "Time that routing took in all", 0.01, 3, 17},
     };
@@ -176,6 +185,14 @@ struct router_metrics *router_metrics_new(struct metric_registry *registry, uint
     declare_histograms(m, registry);
     declare_overheads(m, registry);
     declare_last(m, registry);
+    m->shared_errors = metric_with(
+        metric_family(registry, &(struct metric_desc){"dynamo_router_shared_cache_errors_total",
+                                                      "Events of shared caches that were no good",
+                                                      METRIC_COUNTER,
+                                                      {"router_id"},
+                                                      NULL,
+                                                      0}),
+        m->router_id);
     return m;
 }
 
@@ -222,6 +239,8 @@ static struct router_series *new_series(struct router_metrics *m, const struct p
     s->hit_rate = OF_POOL(s, hit_rate);
     s->less_overlap = OF_POOL(s, less_overlap, s->worker_type);
     s->overlap_lost = OF_POOL(s, overlap_lost, s->worker_type);
+    s->shared_rate = OF_POOL(s, shared_rate);
+    s->shared_beyond = OF_POOL(s, shared_beyond);
     return s;
 }
 
@@ -243,9 +262,17 @@ void router_metrics_times(struct router_metrics *m, const struct router_times *t
     metric_observe(m->overhead[HASHING], (double)t->block_hashing / 1e6);
     metric_observe(m->overhead[SEQUENCES], (double)t->sequence_hashing / 1e6);
     metric_observe(m->overhead[MATCHING], (double)t->matching / 1e6);
-    metric_observe(m->overhead[SCHEDULING], (double)(t->scheduling - t->matching) / 1e6);
+    if (t->shared_asked)
+        metric_observe(m->overhead[SHARED], (double)t->shared / 1e6);
+    metric_observe(m->overhead[SCHEDULING],
+                   (double)(t->scheduling - t->matching - t->shared) / 1e6);
     metric_observe(m->overhead[TOTAL],
                    (double)(t->block_hashing + t->sequence_hashing + t->scheduling) / 1e6);
+}
+
+void router_metrics_shared_errors(struct router_metrics *m, uint64_t n)
+{
+    metric_add(m->shared_errors, (double)n);
 }
 
 static struct phase_series *in_phase(struct router_series *s, enum router_phase phase)
@@ -278,6 +305,10 @@ void router_series_routed(struct router_series *s, const struct route_decision *
     if (best > chosen)
         metric_add(s->less_overlap, 1);
     metric_observe(s->overlap_lost, best - chosen);
+    if (d->shared_asked && d->n_pages)
+        metric_observe(s->shared_rate, (double)d->shared_pages / d->n_pages);
+    if (d->shared_asked)
+        metric_observe(s->shared_beyond, d->candidates[d->chosen].shared_blocks);
 }
 
 /* --- one worker --------------------------------------------------------------------------------

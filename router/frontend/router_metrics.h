@@ -28,9 +28,14 @@ struct router_series *router_metrics_pool(struct router_metrics *m, const struct
 /* Times that a decision took, in nanoseconds. */
 struct router_times {
     uint64_t block_hashing, sequence_hashing, matching;
-    uint64_t scheduling; /* matching included */
+    uint64_t shared; /* of a look-up in a shared cache, if it was */
+    bool shared_asked;
+    uint64_t scheduling;    /* matching and shared included */
+    uint64_t hashing_at_ns; /* when it began; 0 = told of in a span */
 };
 void router_metrics_times(struct router_metrics *m, const struct router_times *t);
+/* What went wrong with shared caches. */
+void router_metrics_shared_errors(struct router_metrics *m, uint64_t n);
 /* What the workers chosen had to do. */
 enum router_phase { PHASE_AGGREGATED, PHASE_PREFILL, PHASE_DECODE, PHASES };
 /* A request was routed. */

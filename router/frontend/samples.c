@@ -6,7 +6,8 @@
 
 #include "lib/net/nats_link.h"
 #include "router/frontend/admin.h"
-#include "router/sched/signals.h"
+#include "router/frontend/router_metrics.h"
+#include "router/frontend/shared_cache.h"
 #include "router/sched/signals.h"
 #include "router/sync/kv_events.h"
 #include "router/wire/event_bus.h"
@@ -41,6 +42,12 @@ static const struct {
     [SAMPLE_TIER_EVICTED] = {"commutator_router_tier_evicted",
                              "Blocks on slower tiers that their memory budget took from the index",
                              BY_POOL},
+    [SAMPLE_SHARED_OBJECTS] = {"commutator_router_shared_cache_objects",
+                               "Objects known of the cache that the workers share", BY_POOL},
+    [SAMPLE_SHARED_EVENTS] = {"commutator_router_shared_cache_events",
+                              "Batches of its events: taken, bad; gaps between them; objects that "
+                              "there was no room for",
+                              {"model", "worker_type", "outcome"}},
     [SAMPLE_WORKERS] = {"commutator_router_workers", "Workers to choose from", BY_POOL},
     [SAMPLE_BOOKINGS_EXPIRED] = {"commutator_router_bookings_expired",
                                  "Requests that fell silent and count no more on their workers",
@@ -77,7 +84,7 @@ static const struct {
                              {NULL}},
     [SAMPLE_EVENT_MESSAGES] = {"commutator_event_plane_messages",
                                "Messages of the event plane: received, bad, twice (came by several "
-                               "brokers)",
+                               "brokers), sent, dropped (could not leave)",
                                {"outcome"}},
     [SAMPLE_PLANE_INFLIGHT] = {"dynamo_request_plane_inflight_requests",
                                "Requests at workers, the reference's name for it",
@@ -145,6 +152,24 @@ static void sample_tiers(struct samples *s, const struct pool *p)
     for (size_t i = 0; i < N_CACHE_TIERS; i++)
         ADD(s, SAMPLE_TIER_BLOCKS, stats.blocks[i], p->model, type, CACHE_TIER_WORDS[i]);
     ADD(s, SAMPLE_TIER_EVICTED, stats.evicted, p->model, type);
+}
+
+static void sample_shared(struct samples *s, const struct pool *p, struct router_metrics *router)
+{
+    const char *type = POOL_ROLE_WORDS[p->role];
+    struct shared_cache_stats n;
+
+    if (!p->shared)
+        return;
+    router_metrics_shared_errors(router, shared_cache_take_errors(p->shared));
+    if (scheduler_conf(p->scheduler)->shared_cache == SHARED_CACHE_NONE)
+        return;
+    n = shared_cache_stats(p->shared);
+    ADD(s, SAMPLE_SHARED_OBJECTS, n.objects, p->model, type);
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.batches, p->model, type, "taken");
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.bad, p->model, type, "bad");
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.gaps, p->model, type, "gap");
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.refused, p->model, type, "refused");
 }
 
 static void sample_index(struct samples *s, const struct pool *p)
@@ -221,6 +246,8 @@ static void sample_bus(struct samples *s, const struct event_bus *bus)
     SET(s, SAMPLE_EVENT_MESSAGES, n.received, "received");
     SET(s, SAMPLE_EVENT_MESSAGES, n.bad, "bad");
     SET(s, SAMPLE_EVENT_MESSAGES, n.twice, "twice");
+    SET(s, SAMPLE_EVENT_MESSAGES, n.sent, "sent");
+    SET(s, SAMPLE_EVENT_MESSAGES, n.dropped, "dropped");
 }
 
 static void sample_discovery(struct samples *s, struct instances_stats n, bool up)
@@ -272,14 +299,16 @@ void samples_take(struct samples *s, const struct admin *a)
         sample_workers(s, m->pool, own_id);
         sample_signals(s, m->pool, own_id);
         ADD(s, SAMPLE_MODEL_READY, 0, m->name);
-        if (m->state == MODEL_READY && scheduler_workers(m->pool->scheduler) > 0)
+        if (model_is_served(m) && scheduler_workers(m->pool->scheduler) > 0)
             SET(s, SAMPLE_MODEL_READY, 1, m->name);
         sample_prompts(s, m);
+        sample_shared(s, m->pool, a->serving->router);
     }
     for (size_t at = 0; strmap_next(a->serving->prefills, &at, &name, &value);) {
         sample_index(s, value);
         sample_workers(s, value, own_id);
         sample_signals(s, value, own_id);
+        sample_shared(s, value, a->serving->router);
     }
     sample_links(s, a);
 }

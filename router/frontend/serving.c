@@ -218,7 +218,7 @@ void serving_link_sets(struct serving *s)
 /* How often a set is chosen. */
 static size_t weight_of(const struct model *m)
 {
-    return m->state == MODEL_READY ? scheduler_workers(m->pool->scheduler) : 0;
+    return model_is_served(m) ? scheduler_workers(m->pool->scheduler) : 0;
 }
 
 struct model *serving_pick_model(struct serving *s, struct str name, struct opt_u64 worker,

@@ -18,6 +18,7 @@
 #include "router/kv/tracking_hash.h"
 #include "router/sched/route_conf.h"
 #include "router/wire/plane_client.h"
+#include "router/wire/trace_context.h"
 
 /* Metric families of wire.md §10 and router.md §7; series are looked up by model when used. */
 struct serving_metrics {
@@ -48,6 +49,7 @@ struct serving_metrics {
 struct explain;
 struct http_client;
 struct router_metrics;
+struct span_export;
 
 struct serving {
     struct loop *loop;
@@ -67,9 +69,15 @@ struct serving {
     uint64_t migration_limit, migration_tokens_max; /* the latter 0 = no limit */
     bool enforce_disagg;                            /* no answer without a prefill worker */
     struct router_metrics *router;
-    uint64_t router_id;              /* names this router among its replicas */
-    size_t requests_max, n_requests; /* in flight; more are refused with 503 */
-    uint64_t set_turn;               /* of serving_pick_model() */
+    uint64_t router_id;                         /* names this router among its replicas */
+    size_t requests_max, n_requests;            /* in flight; more are refused with 503 */
+    uint64_t set_turn;                          /* of serving_pick_model() */
+    bool dispatches_calls, dispatches_thoughts; /* in events of their own, too */
+    bool anthropic;       /* /v1/messages is served, and models as clients of it list them */
+    bool strips_preamble; /* of it: messages_read.h */
+    bool tracing;         /* requests are spans of their traces */
+    struct trace_sampler sampler; /* which of these are exported… */
+    struct span_export *spans;    /* …to here; NULL = none */
     bool stopping;
 };
 
