@@ -1,22 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/bootstrap.h"
 #include "lib/base/test.h"
+#include "lib/net/loop_test.h"
 
 #include <errno.h>
 
 #include "lib/net/tcp.h"
-
-enum { PATIENCE_MS = 20000 };
-
-#define UNTIL(loop, condition)                                                                     \
-    do {                                                                                           \
-        uint64_t end_ = loop_now_ms(loop) + PATIENCE_MS;                                           \
-        while (!(condition)) {                                                                     \
-            if (loop_now_ms(loop) > end_)                                                          \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once(loop, 20);                                                               \
-        }                                                                                          \
-    } while (0)
 
 struct rig {
     struct loop *loop;
@@ -76,25 +65,25 @@ static void either_side_may_be_first(void **state)
     rig_open(&rig);
     fetch(&rig, UINT64_MAX, &early);
     fetch(&rig, 7, &other);
-    UNTIL(rig.loop, waiting(&rig) == 2);
+    LOOP_UNTIL(rig.loop, waiting(&rig) == 2);
     for (int i = 0; i < 5; i++)
         loop_run_once(rig.loop, 5);
     assert_false(early.over || other.over);
     bootstrap_server_ready(rig.server, UINT64_MAX);
-    UNTIL(rig.loop, early.over);
+    LOOP_UNTIL(rig.loop, early.over);
     assert_int_equal(early.error, 0);
     assert_false(other.over);
 
     bootstrap_server_ready(rig.server, 8);
     assert_int_equal(bootstrap_server_stats(rig.server).ready, 1);
     fetch(&rig, 8, &late);
-    UNTIL(rig.loop, late.over);
+    LOOP_UNTIL(rig.loop, late.over);
     assert_int_equal(late.error, 0);
     /* A room is fetched once. */
     assert_int_equal(bootstrap_server_stats(rig.server).ready, 0);
 
     other.fetch = bootstrap_fetch_cancel(other.fetch);
-    UNTIL(rig.loop, waiting(&rig) == 0);
+    LOOP_UNTIL(rig.loop, waiting(&rig) == 0);
     assert_false(other.over);
     assert_int_equal(bootstrap_server_stats(rig.server).served, 2);
     rig_close(&rig);
@@ -116,9 +105,9 @@ static void the_room_is_little_endian(void **state)
                           NULL, &e),
               &e);
     tcp_write(raw, str_slice(captured, 3));
-    UNTIL(rig.loop, waiting(&rig) == 1);
+    LOOP_UNTIL(rig.loop, waiting(&rig) == 1);
     tcp_write(raw, str_slice(captured + 3, 5));
-    UNTIL(rig.loop, bootstrap_server_stats(rig.server).served == 1);
+    LOOP_UNTIL(rig.loop, bootstrap_server_stats(rig.server).served == 1);
     tcp_abort(raw);
     rig_close(&rig);
 }
@@ -131,9 +120,9 @@ static void a_server_that_is_gone_is_an_error(void **state)
     (void)state;
     rig_open(&rig);
     fetch(&rig, 1, &o);
-    UNTIL(rig.loop, waiting(&rig) == 1);
+    LOOP_UNTIL(rig.loop, waiting(&rig) == 1);
     rig.server = bootstrap_server_free(rig.server);
-    UNTIL(rig.loop, o.over);
+    LOOP_UNTIL(rig.loop, o.over);
     assert_true(o.error < 0);
     rig_close(&rig);
 }

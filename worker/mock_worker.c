@@ -493,11 +493,11 @@ static void put_dump(const struct mock_worker *w, const struct kv_query *q, stru
     struct dump d = {.out = out, .worker_id = w->id};
     bool newer = w->conf.to_endpoint;
 
-    kv_dump_begin_put(out, newer);
+    kv_events_begin_put("TreeDump", out, newer);
     for (d.dp_rank = 0; d.dp_rank < w->conf.dp_size; d.dp_rank++)
         if (!q->dp_rank.set || q->dp_rank.v == d.dp_rank)
             engine_each_block(w->ranks[d.dp_rank].engine, dump_block, &d);
-    kv_dump_end_put(w->ranks[q->dp_rank.v].ring, out, newer);
+    kv_events_end_put(w->ranks[q->dp_rank.v].ring, out, newer);
 }
 
 /* Ids count per rank, so a range means something only for one; 0.9.0 does not say which. */
@@ -551,7 +551,7 @@ static void describe(struct mock_worker *w)
 
 static void serve(struct mock_worker *w, const char *endpoint, plane_serve_fn fn)
 {
-    const struct plane_endpoint ep = {w->conf.ns, w->conf.component, endpoint, w->id};
+    const struct plane_endpoint ep = {w->conf.ns, w->conf.component, endpoint, w->id, false};
 
     if (fn)
         plane_server_register(w->conf.plane, &ep, fn, w);

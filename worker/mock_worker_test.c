@@ -10,6 +10,7 @@
 #include "lib/base/json_put.h"
 #include "lib/base/json_tree.h"
 #include "lib/base/metric.h"
+#include "lib/net/loop_test.h"
 #include "router/kv/prefix_index.h"
 #include "router/sync/kv_answer.h"
 #include "router/wire/engine_output.h"
@@ -19,7 +20,7 @@
 #include "router/wire/plane_server.h"
 #include "worker/bootstrap.h"
 
-enum { PATIENCE_MS = 20000, BLOCK = 4 };
+enum { BLOCK = 4 };
 
 struct rig {
     struct loop *loop;
@@ -44,16 +45,6 @@ struct call {
     enum plane_failure kind;
     struct buf raw, text;
 };
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 static void on_ended(void *arg)
 {
@@ -256,14 +247,14 @@ static void a_prompt_is_answered_and_found_again(void **state)
     (void)state;
     rig_open(&rig, 1, 0);
     send_prompt(&rig, &a, 41, OPT_U64(10), NONE);
-    UNTIL(&rig, a.over);
+    LOOP_UNTIL(rig.loop, a.over);
     assert_false(a.failed);
     assert_int_equal(a.n_tokens, 10);
     assert_int_equal(a.finish, FINISH_LENGTH);
     assert_int_equal(a.prompt, 41);
     assert_int_equal(a.cached, 0);
     send_prompt(&rig, &b, 41, NONE, NONE);
-    UNTIL(&rig, b.over);
+    LOOP_UNTIL(rig.loop, b.over);
     assert_int_equal(b.cached, 40);
     assert_int_equal(b.n_tokens, 200 - 41);
     assert_int_equal(rig.n_ended, 2);
@@ -288,7 +279,7 @@ static void what_cannot_be_served_is_refused_in_words(void **state)
         struct call c = {.n_tokens = 0};
 
         send_prompt(&rig, &c, cases[i].n, OPT_U64(1), cases[i].rank);
-        UNTIL(&rig, c.over);
+        LOOP_UNTIL(rig.loop, c.over);
         assert_true(c.failed);
         assert_int_equal(c.kind, PLANE_ENGINE);
         if (!strstr(buf_cstr(&c.text), cases[i].says))
@@ -299,7 +290,7 @@ static void what_cannot_be_served_is_refused_in_words(void **state)
         struct call c = {.n_tokens = 0};
 
         send(&rig, &c, "generate", STR("{\"token_ids\":\"x\"}"));
-        UNTIL(&rig, c.over);
+        LOOP_UNTIL(rig.loop, c.over);
         assert_int_equal(c.kind, PLANE_ENGINE);
         call_done(&c);
     }
@@ -316,12 +307,12 @@ static void too_many_waiting_are_refused(void **state)
     rig_open(&rig, 1, 1e-3); /* a pass takes for ever */
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         send_prompt(&rig, &calls[i], 8, OPT_U64(1), NONE);
-    UNTIL(&rig, ({
-        n_failed = 0;
-        for (size_t i = 0; i < ARRAY_LEN(calls); i++)
-            n_failed += calls[i].failed;
-        n_failed + mock_worker_running(rig.worker) == ARRAY_LEN(calls);
-    }));
+    LOOP_UNTIL(rig.loop, ({
+                   n_failed = 0;
+                   for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+                       n_failed += calls[i].failed;
+                   n_failed + mock_worker_running(rig.worker) == ARRAY_LEN(calls);
+               }));
     assert_true(n_failed >= ARRAY_LEN(calls) - 4 - 1 - 8);
     assert_true(n_failed > 0);
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
@@ -338,8 +329,8 @@ static void a_client_that_leaves_frees_the_engine(void **state)
     (void)state;
     rig_open(&rig, 1, 5);
     send_prompt(&rig, &c, 20, OPT_U64(150), NONE);
-    UNTIL(&rig, c.over);
-    UNTIL(&rig, mock_worker_running(rig.worker) == 0);
+    LOOP_UNTIL(rig.loop, c.over);
+    LOOP_UNTIL(rig.loop, mock_worker_running(rig.worker) == 0);
     mock_worker_measure(rig.worker);
     metric_print(rig.metrics, &text);
     assert_non_null(strstr(buf_cstr(&text), "worker_id=\""));
@@ -372,11 +363,11 @@ static void a_prefill_worker_makes_one_token_and_opens_the_room(void **state)
                                     bootstrap_server_port(rig.bootstrap), 77, on_fetched, &fetched,
                                     &e),
               &e);
-    UNTIL(&rig, bootstrap_server_stats(rig.bootstrap).waiting == 1);
+    LOOP_UNTIL(rig.loop, bootstrap_server_stats(rig.bootstrap).waiting == 1);
     send_asked(&rig, &c,
                &(struct engine_request){.has_bootstrap = true,
                                         .bootstrap = {STR("127.0.0.1"), 1, .room = 77}});
-    UNTIL(&rig, c.over && fetched != 1);
+    LOOP_UNTIL(rig.loop, c.over && fetched != 1);
     assert_int_equal(fetched, 0);
     assert_int_equal(c.n_tokens, 1);
     assert_true(c.has_params);
@@ -397,7 +388,7 @@ static void a_decode_worker_takes_the_prompt_from_elsewhere(void **state)
                &(struct engine_request){.prefill_result_json = STR(
                                             "{\"disaggregated_params\":{\"x\":1},"
                                             "\"prompt_tokens_details\":{\"cached_tokens\":24}}")});
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_int_equal(c.n_tokens, 3);
     assert_int_equal(c.cached, 24);
     assert_false(c.has_params);
@@ -407,11 +398,11 @@ static void a_decode_worker_takes_the_prompt_from_elsewhere(void **state)
                &(struct engine_request){
                    .has_bootstrap = true,
                    .bootstrap = {STR("127.0.0.1"), bootstrap_server_port(prefill), 5}});
-    UNTIL(&rig, bootstrap_server_stats(prefill).waiting == 1);
+    LOOP_UNTIL(rig.loop, bootstrap_server_stats(prefill).waiting == 1);
     assert_int_equal(mock_worker_running(rig.worker), 1);
     assert_false(room.over);
     bootstrap_server_ready(prefill, 5);
-    UNTIL(&rig, room.over);
+    LOOP_UNTIL(rig.loop, room.over);
     assert_int_equal(room.n_tokens, 3);
     call_done(&c);
     call_done(&room);
@@ -434,16 +425,16 @@ static void a_room_that_never_opens_is_an_error(void **state)
 
     send_asked(&rig, &c, &rq);
     send_asked(&rig, &gone, &rq);
-    UNTIL(&rig, bootstrap_server_stats(prefill).waiting == 2);
+    LOOP_UNTIL(rig.loop, bootstrap_server_stats(prefill).waiting == 2);
     gone.stream = plane_stream_cancel(gone.stream);
-    UNTIL(&rig, bootstrap_server_stats(prefill).waiting == 1);
+    LOOP_UNTIL(rig.loop, bootstrap_server_stats(prefill).waiting == 1);
     assert_int_equal(mock_worker_running(rig.worker), 1);
     bootstrap_server_free(prefill);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     assert_true(c.is_error);
     assert_non_null(strstr(buf_cstr(&c.text), "room 5"));
     assert_int_equal(c.n_tokens, 0);
-    UNTIL(&rig, mock_worker_running(rig.worker) == 0);
+    LOOP_UNTIL(rig.loop, mock_worker_running(rig.worker) == 0);
     call_done(&c);
     call_done(&gone);
     rig_close(&rig);
@@ -472,7 +463,7 @@ static void a_router_that_missed_everything_can_ask(void **state)
     (void)state;
     rig_open(&rig, 1, 0);
     send_prompt(&rig, &c, 41, OPT_U64(20), NONE);
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     for (size_t i = 0; i < ARRAY_LEN(ranges); i++) {
         AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(1000);
         AUTO(kv_event_reader_done) struct kv_event_reader reader = {.blocks = NULL};
@@ -484,7 +475,7 @@ static void a_router_that_missed_everything_can_ask(void **state)
         struct err e;
 
         send(&rig, &q, "worker_kv_indexer_query", str_from(body));
-        UNTIL(&rig, q.over);
+        LOOP_UNTIL(rig.loop, q.over);
         assert_false(q.failed);
         assert_true(
             str_starts(buf_str(&q.raw), i == 0 ? STR("{\"TreeDump\"") : STR("{\"Events\"")));
@@ -505,7 +496,7 @@ static void each_rank_has_an_endpoint_that_newer_routers_ask(void **state)
     (void)state;
     rig_open_as(&rig, AGGREGATED, 2, 0, true);
     send_prompt(&rig, &c, 41, OPT_U64(20), OPT_U64(1));
-    UNTIL(&rig, c.over);
+    LOOP_UNTIL(rig.loop, c.over);
     for (uint64_t i = 0; i < 4; i++) {
         uint64_t id = mock_worker_id(rig.worker), rank = i % 2;
         AUTO(mem_free) char *name = xasprintf("worker_kv_query_source_%" PRIx64, id + rank);
@@ -520,7 +511,7 @@ static void each_rank_has_an_endpoint_that_newer_routers_ask(void **state)
         struct err e;
 
         send(&rig, &q, name, str_from(body));
-        UNTIL(&rig, q.over);
+        LOOP_UNTIL(rig.loop, q.over);
         assert_false(q.failed);
         EXPECT_OK(kv_answer_parse(buf_str(&q.raw), &a, &e), &e);
         assert_int_equal(a.kind, i == 3 ? KV_ANSWER_EVENTS : KV_ANSWER_DUMP);
@@ -541,13 +532,13 @@ static void an_unregistered_worker_finishes_what_it_has(void **state)
     (void)state;
     rig_open(&rig, 1, 5);
     send_prompt(&rig, &running, 20, OPT_U64(20), NONE);
-    UNTIL(&rig, running.n_tokens > 0);
+    LOOP_UNTIL(rig.loop, running.n_tokens > 0);
     mock_worker_unregister(rig.worker);
     assert_false(mock_worker_is_registered(rig.worker));
     send_prompt(&rig, &late, 20, OPT_U64(20), NONE);
-    UNTIL(&rig, late.over);
+    LOOP_UNTIL(rig.loop, late.over);
     assert_int_equal(late.kind, PLANE_REFUSED);
-    UNTIL(&rig, running.over);
+    LOOP_UNTIL(rig.loop, running.over);
     assert_false(running.failed);
     assert_int_equal(running.n_tokens, 20);
     call_done(&running);
@@ -598,7 +589,7 @@ static void its_records_come_and_go_with_it(void **state)
     s.id = mock_worker_id(rig.worker);
     other = store_mem_new(rig.hub, rig.loop);
     EXPECT_OK(store_watch(other, &watcher, &s, &e), &e);
-    UNTIL(&rig, s.n_puts == 3);
+    LOOP_UNTIL(rig.loop, s.n_puts == 3);
     assert_int_equal(s.n_kinds[RECORD_ENDPOINT], 2);
     assert_int_equal(s.n_kinds[RECORD_MODEL], 1);
     json_put_object(&j);
@@ -606,7 +597,7 @@ static void its_records_come_and_go_with_it(void **state)
     json_put_object_end(&j);
     assert_true(str_starts(buf_str(&text), STR("{\"ns/backend/generate/")));
     mock_worker_unregister(rig.worker);
-    UNTIL(&rig, s.n_gones == 3);
+    LOOP_UNTIL(rig.loop, s.n_gones == 3);
     store_free(other);
     rig_close(&rig);
 }

@@ -196,6 +196,8 @@ static int need_nats(struct mocker *m, struct err *e)
         .password = m->conf->nats_password,
         .token = m->conf->nats_token,
         .credentials_file = m->conf->nats_credentials,
+        .tls = {m->conf->nats_tls_ca, m->conf->nats_tls_cert, m->conf->nats_tls_key,
+                m->conf->nats_tls_unverified},
         .name = "dynamo-mocker",
         .state = on_nats_state,
         .arg = m,

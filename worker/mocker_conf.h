@@ -42,6 +42,8 @@ struct mocker_conf {
     char *ns_env, *file_kv, *nats_server;
     struct etcd_conf etcd;
     char *nats_user, *nats_password, *nats_token, *nats_credentials;
+    char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
+    bool nats_tls_unverified;
     char *system_port_text, *system_host, *tcp_host;
     uint64_t tcp_port, tcp_message_max, tcp_pool_size, grace_ms;
     char *pod_name, *pod_uid, *pod_namespace;

@@ -9,20 +9,9 @@
 #include <ftw.h>
 
 #include "lib/base/log.h"
-#include "lib/net/http_client.h"
+#include "lib/net/http_answer_test.h"
+#include "lib/net/loop_test.h"
 #include "worker/mocker_conf.h"
-
-enum { PATIENCE_MS = 20000 };
-
-#define UNTIL(loop, condition)                                                                     \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((loop), 20);                                                             \
-        }                                                                                          \
-    } while (0)
 
 static char root[64];
 
@@ -40,39 +29,21 @@ static const char *fake_env(const char *name)
     return NULL;
 }
 
-struct reply {
-    int status;
-    struct buf body;
-    bool over;
-};
-
-static void on_data(void *arg, struct str bytes)
-{
-    buf_put_str(&((struct reply *)arg)->body, bytes);
-}
-
-static void on_done(void *arg, int status, int error, const char *why)
-{
-    struct reply *rp = arg;
-
-    (void)error;
-    (void)why;
-    rp->status = status;
-    rp->over = true;
-}
-
 static int get(struct loop *loop, const struct mocker *m, const char *path, struct buf *ret_body)
 {
     AUTO(http_client_free) struct http_client *http = NULL;
     AUTO(mem_free) char *url = xasprintf("http://127.0.0.1:%d%s", mocker_system_port(m), path);
-    struct reply rp = {.status = 0};
-    struct http_call_spec spec = {
-        .method = "GET", .url = url, .data = on_data, .done = on_done, .arg = &rp};
+    struct http_answer rp = {.status = 0};
+    struct http_call_spec spec = {.method = "GET",
+                                  .url = url,
+                                  .data = http_answer_data,
+                                  .done = http_answer_done,
+                                  .arg = &rp};
     struct err e;
 
     EXPECT_OK(http_client_new(&http, loop, &(struct http_client_conf){0}, &e), &e);
     (void)http_client_start(http, &spec);
-    UNTIL(loop, rp.over);
+    LOOP_UNTIL(loop, rp.dones);
     *ret_body = rp.body;
     return rp.status;
 }
@@ -117,7 +88,7 @@ static void it_registers_reports_and_withdraws(void **state)
     EXPECT_OK(mocker_conf_load(&conf, 7, args, fake_env, &e), &e);
     EXPECT_OK(loop_new(&loop, &e), &e);
     EXPECT_OK(mocker_start(&m, loop, &conf, &e), &e);
-    UNTIL(loop, count_files("mdc") == 2 && count_files("instances") == 2);
+    LOOP_UNTIL(loop, count_files("mdc") == 2 && count_files("instances") == 2);
     assert_int_equal(count_files("event_channels"), 0);
 
     assert_int_equal(get(loop, m, "/health", &body), 200);
@@ -138,7 +109,7 @@ static void it_registers_reports_and_withdraws(void **state)
     buf_done(&body);
     assert_int_equal(get(loop, m, "/live", &body), 200);
     buf_done(&body);
-    UNTIL(loop, stopped);
+    LOOP_UNTIL(loop, stopped);
     mocker_free(m);
     assert_int_equal(count_files("mdc") + count_files("instances"), 0);
     loop_free(loop);

@@ -133,7 +133,8 @@ static bool take_ids(struct openai_job *j, const struct engine_output *o, struct
     for (size_t i = 0; i < o->n_token_ids; i++) {
         struct str piece = detok_push(&j->detok, o->token_ids[i]);
 
-        if (stop_push(&j->stop, o->token_ids[i], piece, text) != STOP_GO_ON)
+        (void)stop_count(&j->stop, o->token_ids[i]); /* no id is hidden here */
+        if (stop_push(&j->stop, piece, text) != STOP_GO_ON)
             return true;
     }
     return false;
@@ -218,8 +219,10 @@ bool openai_prompt(struct openai_server *s, const struct openai_request *in, str
                    struct api_error *e)
 {
     AUTO(buf_done) struct buf rendered = BUF_NULL;
-    struct chat_input chat = {
-        .messages = in->messages, .tools = in->tools, .args = in->template_args};
+    struct chat_input chat = {.messages = in->messages,
+                              .tools = in->tools,
+                              .args = in->template_args,
+                              .response_format = in->guided.response_format};
     struct str text = in->prompt.text;
     struct err why;
     int r = 0;

@@ -212,7 +212,8 @@ static const struct http_route ROUTES[] = {
 static int load_text(struct openai_server *s, struct err *e)
 {
     const struct model_places here = {.model_root = NULL};
-    int r = model_text_load(&s->text, s->conf.card, &here, NULL, 0, TEMPLATE_TRANSFORMERS, e);
+    int r = model_text_load(&s->text, s->conf.card, &here, NULL, 0, TEMPLATE_TRANSFORMERS,
+                            CHAT_AS_SENT, e);
 
     if (r < 0)
         return err_wrap(e, r, "OpenAI API of '%s'", s->name);

@@ -7,11 +7,12 @@
 
 #include "lib/base/json_tree.h"
 #include "lib/base/metric.h"
-#include "lib/net/http_client.h"
+#include "lib/net/http_answer_test.h"
+#include "lib/net/loop_test.h"
 #include "router/discovery/store.h"
 #include "worker/mock_worker.h"
 
-enum { PATIENCE_MS = 20000, BLOCK = 4 };
+enum { BLOCK = 4 };
 
 struct rig {
     struct loop *loop;
@@ -22,22 +23,6 @@ struct rig {
     struct openai_server *server;
     struct http_client *http;
 };
-
-struct reply {
-    int status;
-    struct buf body;
-    bool over;
-};
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 static const uint32_t WORDS[] = {500, 501, 502, 503};
 
@@ -92,44 +77,30 @@ static void close_rig(struct rig *rig)
     loop_free(rig->loop);
 }
 
-static void on_data(void *arg, struct str bytes)
-{
-    buf_put_str(&((struct reply *)arg)->body, bytes);
-}
-
-static void on_done(void *arg, int status, int error, const char *why)
-{
-    struct reply *rp = arg;
-
-    (void)error;
-    (void)why;
-    rp->status = status;
-    rp->over = true;
-}
-
 /* Begins a call; GET where there is no @body. */
-static struct http_call *call(struct rig *rig, const char *path, const char *body, struct reply *rp)
+static struct http_call *call(struct rig *rig, const char *path, const char *body,
+                              struct http_answer *rp)
 {
     AUTO(mem_free)
     char *url = xasprintf("http://127.0.0.1:%u%s", openai_server_port(rig->server), path);
     const struct http_call_spec spec = {.method = body ? "POST" : "GET",
                                         .url = url,
                                         .body = str_from(body),
-                                        .data = on_data,
-                                        .done = on_done,
+                                        .data = http_answer_data,
+                                        .done = http_answer_done,
                                         .arg = rp};
 
-    *rp = (struct reply){.status = 0};
+    *rp = (struct http_answer){.status = 0};
     return http_client_start(rig->http, &spec);
 }
 
 static int ask(struct rig *rig, const char *path, const char *body, struct json **ret)
 {
-    struct reply rp;
+    struct http_answer rp;
     struct err e;
 
     (void)call(rig, path, body, &rp);
-    UNTIL(rig, rp.over);
+    LOOP_UNTIL(rig->loop, rp.dones);
     EXPECT_OK(json_parse(ret, buf_str(&rp.body), &e), &e);
     buf_done(&rp.body);
     return rp.status;
@@ -137,11 +108,11 @@ static int ask(struct rig *rig, const char *path, const char *body, struct json 
 
 static bool tells(struct rig *rig, const char *line)
 {
-    struct reply rp;
+    struct http_answer rp;
     bool found;
 
     (void)call(rig, "/metrics", NULL, &rp);
-    UNTIL(rig, rp.over);
+    LOOP_UNTIL(rig->loop, rp.dones);
     found = str_has(buf_str(&rp.body), str_from(line));
     buf_done(&rp.body);
     return found;
@@ -222,17 +193,17 @@ static void test_stops_and_refuses(void **state)
 static void test_aborts_for_who_has_gone(void **state)
 {
     struct rig rig;
-    struct reply rp;
+    struct http_answer rp;
     struct http_call *running;
 
     (void)state;
     open_rig(&rig, 1);
     running = call(&rig, "/v1/completions",
                    "{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":1900,\"stream\":true}", &rp);
-    UNTIL(&rig, rp.body.len > 0);
+    LOOP_UNTIL(rig.loop, rp.body.len > 0);
     assert_int_equal(mock_worker_running(rig.worker), 1);
     (void)http_call_cancel(running);
-    UNTIL(&rig, mock_worker_running(rig.worker) == 0);
+    LOOP_UNTIL(rig.loop, mock_worker_running(rig.worker) == 0);
     assert_true(tells(&rig, "finished_reason=\"abort\"} 1"));
     buf_done(&rp.body);
     close_rig(&rig);

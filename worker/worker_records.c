@@ -39,7 +39,7 @@ static struct worker_record *add(struct worker_records *r, enum record_kind kind
 
 void worker_records_add_endpoint(struct worker_records *r, const char *name)
 {
-    const struct plane_endpoint ep = {r->ns, r->component, name, r->worker_id};
+    const struct plane_endpoint ep = {r->ns, r->component, name, r->worker_id, false};
     struct worker_record *one = add(r, RECORD_ENDPOINT);
 
     plane_server_put_address(r->plane, &ep, &one->text);
