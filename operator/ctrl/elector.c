@@ -15,14 +15,14 @@
 
 static const struct log_target LG = {"dynamo_operator::leader"};
 
-/* Two calls that hang, begun at the last moment, must end before the Lease does. */
-enum { CALL_MS = (ELECTOR_LEASE_MS - ELECTOR_RENEW_MS) / 2 - 100 };
-
 struct elector {
     struct elector_conf conf;
     char *ns, *name, *identity;
     struct kube_client *kube;
     struct elector_view view;
+    struct json *lease; /* as we wrote it last; NULL when it may be another */
+    bool leading;
+    uint64_t renewed_ms; /* when the last attempt that succeeded began */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -62,6 +62,13 @@ enum elector_action elector_decide(const struct json *lease, const char *identit
         view->seen_ms = now_ms;
     }
     return now_ms - view->seen_ms >= duration_ms(lease) ? ELECTOR_TAKE : ELECTOR_WAIT;
+}
+
+uint64_t elector_call_ms(uint64_t renewed_ms, uint64_t now_ms)
+{
+    uint64_t end_ms = renewed_ms + ELECTOR_RENEW_MS;
+
+    return now_ms < end_ms ? MIN(end_ms - now_ms, (uint64_t)ELECTOR_CALL_MS) : 0;
 }
 
 struct json *elector_held(const struct json *lease, const struct elector_conf *conf,
@@ -109,85 +116,129 @@ static uint64_t now_ms(void)
     return clock_now_ns() / 1000000;
 }
 
+/* Before each call. */
+static int limit_call(struct elector *el, struct err *e)
+{
+    uint64_t ms = el->leading ? elector_call_ms(el->renewed_ms, now_ms()) : ELECTOR_CALL_MS;
+
+    if (!ms)
+        return err_set(e, -ETIMEDOUT, "no answer for %d ms", ELECTOR_RENEW_MS);
+    kube_client_set_deadline(el->kube, ms);
+    return 0;
+}
+
+/* Of a call that did not succeed. */
+static int failure(int r)
+{
+    return r < 0 ? r : -EACCES;
+}
+
+/* Writes el->lease (NULL: a new one) as ours: 1, 0 when somebody else was faster, or -errno. */
+static int write_held(struct elector *el, struct err *e)
+{
+    AUTO(json_free) struct json *held = elector_held(el->lease, &el->conf, clock_wall_ms());
+    struct json *stored = NULL;
+    bool is_new = !el->lease;
+    int r = limit_call(el, e);
+
+    if (r < 0)
+        return r;
+    r = is_new ? kube_create(el->kube, &KIND_LEASE, held, &stored, e)
+               : kube_update(el->kube, &KIND_LEASE, held, &stored, e);
+    (void)json_free(el->lease);
+    el->lease = stored;
+    if (r == KUBE_CONFLICT || r == KUBE_EXISTS || (!is_new && r == KUBE_NOT_FOUND))
+        return 0;
+    return r == 0 ? 1 : failure(r);
+}
+
 /* One attempt: 1 when the Lease is ours now, 0 when it is not, -errno when nobody can say. */
 static int attempt(struct elector *el, struct err *e)
 {
-    AUTO(json_free) struct json *lease = NULL;
-    AUTO(json_free) struct json *held = NULL;
-    int r = kube_get(el->kube, &KIND_LEASE, el->ns, el->name, &lease, e);
+    int r;
 
+    if (el->lease) {
+        r = write_held(el, e);
+        if (r != 0)
+            return r; /* else it has been touched, which takes nothing from us yet */
+    }
+    r = limit_call(el, e);
+    if (r < 0)
+        return r;
+    r = kube_get(el->kube, &KIND_LEASE, el->ns, el->name, &el->lease, e);
     if (r != 0 && r != KUBE_NOT_FOUND)
-        return r < 0 ? r : -EACCES;
-    if (lease && elector_decide(lease, el->identity, now_ms(), &el->view) == ELECTOR_WAIT)
+        return failure(r);
+    if (el->lease && elector_decide(el->lease, el->identity, now_ms(), &el->view) == ELECTOR_WAIT) {
+        el->lease = json_free(el->lease);
         return 0;
-    held = elector_held(lease, &el->conf, clock_wall_ms());
-    if (lease)
-        r = kube_update(el->kube, &KIND_LEASE, held, NULL, e);
-    else
-        r = kube_create(el->kube, &KIND_LEASE, held, NULL, e);
-    if (r == KUBE_CONFLICT || r == KUBE_EXISTS || (lease && r == KUBE_NOT_FOUND))
-        return 0;
-    if (r == 0)
-        return 1;
-    return r < 0 ? r : -EACCES;
+    }
+    return write_held(el, e);
 }
 
 static void release(struct elector *el)
 {
-    AUTO(json_free) struct json *lease = NULL;
     AUTO(json_free) struct json *released = NULL;
     struct err e;
 
-    if (kube_get(el->kube, &KIND_LEASE, el->ns, el->name, &lease, &e) != 0 ||
-        strcmp(text_of(lease, "holderIdentity"), el->identity) != 0)
+    kube_client_set_deadline(el->kube, ELECTOR_CALL_MS);
+    if (!el->lease && (kube_get(el->kube, &KIND_LEASE, el->ns, el->name, &el->lease, &e) != 0 ||
+                       strcmp(text_of(el->lease, "holderIdentity"), el->identity) != 0))
         return;
-    released = elector_released(lease, clock_wall_ms());
+    released = elector_released(el->lease, clock_wall_ms());
     if (kube_update(el->kube, &KIND_LEASE, released, NULL, &e) == 0)
         log_info(&LG, "lease released", LOG_STR("lease", el->name));
 }
 
-/* False when it is time to go. */
-static bool pause_for(struct elector *el, uint64_t ms)
+/* Until @at_ms, at once when that is past. False when it is time to go. */
+static bool pause_until(struct elector *el, uint64_t at_ms)
 {
-    struct timespec until;
+    const struct timespec at = {.tv_sec = (time_t)(at_ms / 1000),
+                                .tv_nsec = (long)(at_ms % 1000) * 1000000};
     bool closing;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(ms / 1000);
     (void)pthread_mutex_lock(&el->lock);
-    while (!el->closing && pthread_cond_timedwait(&el->changed, &el->lock, &until) != ETIMEDOUT)
+    while (!el->closing && pthread_cond_timedwait(&el->changed, &el->lock, &at) != ETIMEDOUT)
         ;
     closing = el->closing;
     (void)pthread_mutex_unlock(&el->lock);
     return !closing;
 }
 
+/* When to try again: not after the moment that an unanswered holder has to say so. */
+static uint64_t next_ms(const struct elector *el, uint64_t began_ms)
+{
+    uint64_t at_ms = began_ms + el->conf.retry_ms;
+
+    return el->leading ? MIN(at_ms, el->renewed_ms + ELECTOR_RENEW_MS) : at_ms;
+}
+
 static void *elect(void *arg)
 {
     struct elector *el = arg;
-    bool leading = false, told = false;
-    uint64_t renewed_ms = 0;
+    uint64_t began_ms;
+    bool told = false;
     struct err e = {""};
 
     do {
-        uint64_t began_ms = now_ms();
-        int r = attempt(el, &e);
+        int r;
 
+        began_ms = now_ms();
+        r = attempt(el, &e);
         if (r == 1) {
-            renewed_ms = began_ms;
-            if (!leading)
+            el->renewed_ms = began_ms;
+            if (!el->leading)
                 el->conf.leading(el->conf.arg);
-            leading = true;
+            el->leading = true;
         } else if (r < 0 && !told) {
             log_warn(&LG, "lease not reached, trying on", LOG_STR("why", e.text));
         }
         told = r < 0;
-        if (leading && (r == 0 || now_ms() - renewed_ms >= ELECTOR_RENEW_MS)) {
+        if (el->leading && (r == 0 || !elector_call_ms(el->renewed_ms, now_ms()))) {
             el->conf.lost(el->conf.arg, r == 0 ? "another operator holds it" : e.text);
             return NULL;
         }
-    } while (pause_for(el, ELECTOR_RETRY_MS));
-    if (leading)
+    } while (pause_until(el, next_ms(el, began_ms)));
+    if (el->leading)
         release(el);
     return NULL;
 }
@@ -203,8 +254,8 @@ int elector_start(struct elector **ret, const struct kube_config *config,
         free(el);
         return err_wrap(e, r, "leader election");
     }
-    kube_client_set_deadline(el->kube, CALL_MS);
     el->conf = *conf;
+    el->conf.retry_ms = conf->retry_ms ? conf->retry_ms : ELECTOR_RETRY_MS;
     el->conf.ns = el->ns = xstrdup(conf->ns);
     el->conf.name = el->name = xstrdup(conf->name);
     el->conf.identity = el->identity = xstrdup(conf->identity);
@@ -229,6 +280,7 @@ struct elector *elector_stop(struct elector *el)
     (void)pthread_mutex_unlock(&el->lock);
     (void)pthread_join(el->thread, NULL);
     (void)kube_client_free(el->kube);
+    (void)json_free(el->lease);
     (void)pthread_mutex_destroy(&el->lock);
     (void)pthread_cond_destroy(&el->changed);
     free(el->ns);

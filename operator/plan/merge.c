@@ -27,9 +27,10 @@ void merge_over(struct json *base, const struct json *over)
 }
 
 /* A probe may have one handler only, so that of the user ends ours. */
-static void drop_other_handlers(struct json *probe, const struct json *over)
+static void make_way_for_handler(struct json *probe, const struct json *over)
 {
     static const char *const handlers[] = {"exec", "grpc", "httpGet", "tcpSocket"};
+    const struct json *get = json_get(over, "httpGet");
     const char *given = NULL;
 
     for (size_t i = 0; i < ARRAY_LEN(handlers); i++) {
@@ -40,6 +41,9 @@ static void drop_other_handlers(struct json *probe, const struct json *over)
         if (strcmp(handlers[i], given) != 0)
             json_del(probe, handlers[i]);
     }
+    /* Another port need not be asked as ours is. */
+    if (json_get(get, "port") && !json_get(get, "scheme"))
+        json_del(json_get(probe, "httpGet"), "scheme");
 }
 
 void merge_container(struct json *base, const struct json *over)
@@ -52,7 +56,7 @@ void merge_container(struct json *base, const struct json *over)
         if (strcmp(key, "startupProbe") == 0 && !json_is_null(member))
             json_del(base, key);
         if (strcmp(key, "livenessProbe") == 0 || strcmp(key, "readinessProbe") == 0)
-            drop_other_handlers(json_get(base, key), member);
+            make_way_for_handler(json_get(base, key), member);
         merge_member(base, key, member);
     }
 }

@@ -14,7 +14,8 @@ void merge_over(struct json *base, const struct json *over);
 
 /*
  * As merge_over(), with the exceptions of a container: the environment is left alone, a startup
- * probe replaces ours whole, and a probe's handler replaces a handler of another kind.
+ * probe replaces ours whole, a probe's handler replaces a handler of another kind, and a GET that
+ * names its port has our scheme no more.
  */
 void merge_container(struct json *base, const struct json *over);
 

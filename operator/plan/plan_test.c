@@ -104,13 +104,26 @@ static void a_stock_engine(void **state)
                 "{\"path\":\"/health\",\"port\":\"http\"}");
 }
 
+struct field_case {
+    const char *service;
+    const char *field; /* of the main container */
+    const char *want;
+};
+
+static void expect_field(const struct field_case *c)
+{
+    AUTO(json_free) struct json *pod = pod_of(&plain, c->service);
+    const struct json *field = json_get(last_container(pod), c->field);
+
+    if (strcmp(c->want, "null") == 0)
+        assert_null(field);
+    else
+        expect_json(field, c->want);
+}
+
 static void user_settings_go_over_defaults(void **state)
 {
-    static const struct {
-        const char *service;
-        const char *field; /* of the main container */
-        const char *want;
-    } cases[] = {
+    static const struct field_case cases[] = {
         {"{}", "command", "[\"/bin/sh\",\"-c\"]"},
         {"{\"componentType\":\"frontend\"}", "args", "[\"-m\",\"dynamo.frontend\"]"},
         {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"args\":[]}}}",
@@ -147,15 +160,51 @@ static void user_settings_go_over_defaults(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        AUTO(json_free) struct json *pod = pod_of(&plain, cases[i].service);
-        const struct json *field = json_get(last_container(pod), cases[i].field);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        expect_field(&cases[i]);
+}
 
-        if (strcmp(cases[i].want, "null") == 0)
-            assert_null(field);
-        else
-            expect_json(field, cases[i].want);
-    }
+#define TLS_ENV(what, path) "{\"name\":\"DYN_TLS_" what "_PATH\",\"value\":\"" path "\"}"
+#define LIVENESS_TIMES                                                                             \
+    "\"initialDelaySeconds\":15,\"periodSeconds\":10,\"timeoutSeconds\":1,\"failureThreshold\":3"
+
+/* The kubelet asks a frontend as it can be asked; a GET of the user's stays as it is. */
+static void probes_of_a_frontend_over_https(void **state)
+{
+    static const struct field_case cases[] = {
+        {"{\"componentType\":\"frontend\",\"envs\":[" TLS_ENV("CERT", "/c") "]}", "livenessProbe",
+         "{\"httpGet\":{\"path\":\"/live\",\"port\":\"http\",\"scheme\":\"HTTPS\"}," LIVENESS_TIMES
+         "}"},
+        {"{\"componentType\":\"frontend\",\"envs\":[" TLS_ENV("CERT", "") "]}", "livenessProbe",
+         "{\"httpGet\":{\"path\":\"/live\",\"port\":\"http\"}," LIVENESS_TIMES "}"},
+        {"{\"componentType\":\"frontend\",\"envs\":[{\"name\":\"DYN_TLS_CERT_PATH\","
+         "\"valueFrom\":{\"secretKeyRef\":{}}}]}",
+         "livenessProbe",
+         "{\"httpGet\":{\"path\":\"/live\",\"port\":\"http\",\"scheme\":\"HTTPS\"}," LIVENESS_TIMES
+         "}"},
+        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"args\":[\"-m\","
+         "\"dynamo.frontend\",\"--tls-cert-path=/c\"],\"livenessProbe\":{\"periodSeconds\":10}}}}",
+         "livenessProbe",
+         "{\"httpGet\":{\"path\":\"/live\",\"port\":\"http\",\"scheme\":\"HTTPS\"}," LIVENESS_TIMES
+         "}"},
+        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"env\":[" TLS_ENV(
+             "CERT", "/c") "],\"livenessProbe\":{\"httpGet\":{\"path\":\"/x\",\"port\":9}}}}}",
+         "livenessProbe", "{\"httpGet\":{\"path\":\"/x\",\"port\":9}," LIVENESS_TIMES "}"},
+        {"{\"componentType\":\"frontend\",\"extraPodSpec\":{\"mainContainer\":{\"command\":"
+         "[\"sh\",\"-c\"],\"args\":[\"python3 -m dynamo.frontend --tls-cert-path /c "
+         "--tls-client-ca-cert-path /a\"]}}}",
+         "livenessProbe", "{\"tcpSocket\":{\"port\":\"http\"}," LIVENESS_TIMES "}"},
+        {"{\"componentType\":\"frontend\",\"envs\":[" TLS_ENV("CERT", "/c") "," TLS_ENV(
+             "CLIENT_CA_CERT", "/a") "]}",
+         "livenessProbe", "{\"tcpSocket\":{\"port\":\"http\"}," LIVENESS_TIMES "}"},
+        {"{\"componentType\":\"worker\",\"envs\":[" TLS_ENV("CERT", "/c") "]}", "readinessProbe",
+         "{\"httpGet\":{\"path\":\"/health\",\"port\":\"system\"},\"periodSeconds\":10,"
+         "\"timeoutSeconds\":4,\"failureThreshold\":3}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        expect_field(&cases[i]);
 }
 
 static void pod_settings_pass_through(void **state)
@@ -492,11 +541,12 @@ static void holes_are_skipped(void **state)
 
 int main(void)
 {
-    return TEST_RUN(
-        T(a_stock_engine), T(user_settings_go_over_defaults), T(pod_settings_pass_through),
-        T(environment_has_its_precedence_and_order), T(accounts_and_pull_secrets),
-        T(images_name_their_registry), T(engines_show_in_commands), T(who_is_a_live_frontend),
-        T(routing_travels_in_a_config_map), T(the_generation_moves_with_the_data_only),
-        T(a_flip_leaves_the_template_alone), T(other_frontends_roll), T(blocked_graphs_say_why),
-        T(claims_that_must_exist), T(hashes_follow_the_content), T(holes_are_skipped));
+    return TEST_RUN(T(a_stock_engine), T(user_settings_go_over_defaults),
+                    T(probes_of_a_frontend_over_https), T(pod_settings_pass_through),
+                    T(environment_has_its_precedence_and_order), T(accounts_and_pull_secrets),
+                    T(images_name_their_registry), T(engines_show_in_commands),
+                    T(who_is_a_live_frontend), T(routing_travels_in_a_config_map),
+                    T(the_generation_moves_with_the_data_only), T(a_flip_leaves_the_template_alone),
+                    T(other_frontends_roll), T(blocked_graphs_say_why), T(claims_that_must_exist),
+                    T(hashes_follow_the_content), T(holes_are_skipped));
 }

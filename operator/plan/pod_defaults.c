@@ -6,7 +6,9 @@
 #include "operator/api/graph.h"
 #include "operator/plan/merge.h"
 #include "operator/plan/object.h"
+#include "operator/plan/routing.h"
 #include "operator/plan/stock_engine.h"
+#include "operator/plan/words.h"
 
 struct variable {
     const char *name;
@@ -93,17 +95,47 @@ static struct pod_type find_type(const struct json *spec)
     return strcmp(service_type(spec), "planner") == 0 ? planner_type : other_type;
 }
 
-static void put_probe(struct json *container, const char *key, const struct probe *p,
-                      const char *port)
+/* How the kubelet asks: it takes any certificate and has none of its own. */
+enum manner { BY_HTTP, BY_HTTPS, BY_CONNECTING };
+
+static bool is_set(const struct json *env, const char *variable, const struct words *w,
+                   const char *flag)
 {
-    struct json *probe, *get;
+    const struct json *entry = env_find(env, variable);
+    const char *value = json_get_cstr(entry, "value");
+
+    return words_option(w, flag) || (value && value[0]) ||
+           json_is_object(json_get(entry, "valueFrom"));
+}
+
+/* The reference's operator does not ask whether a frontend serves HTTPS, so that its probes fail. */
+static enum manner manner_of(const struct json *spec)
+{
+    AUTO(json_free) struct json *env = routing_user_env(spec);
+    AUTO(words_done) struct words w = {.n = 0};
+
+    words_read(&w, json_path(spec, "extraPodSpec", "mainContainer", NULL));
+    if (!service_is_frontend(spec) || !is_set(env, "DYN_TLS_CERT_PATH", &w, "--tls-cert-path"))
+        return BY_HTTP;
+    return is_set(env, "DYN_TLS_CLIENT_CA_CERT_PATH", &w, "--tls-client-ca-cert-path")
+               ? BY_CONNECTING
+               : BY_HTTPS;
+}
+
+static void put_probe(struct json *container, const char *key, const struct probe *p,
+                      const char *port, enum manner manner)
+{
+    struct json *probe, *handler;
 
     if (!p->path)
         return;
     probe = json_set(container, key, json_new_object());
-    get = json_need_object(probe, "httpGet");
-    json_set_cstr(get, "path", p->path);
-    json_set_cstr(get, "port", port);
+    handler = json_need_object(probe, manner == BY_CONNECTING ? "tcpSocket" : "httpGet");
+    json_set_cstr(handler, "port", port);
+    if (manner != BY_CONNECTING)
+        json_set_cstr(handler, "path", p->path);
+    if (manner == BY_HTTPS)
+        json_set_cstr(handler, "scheme", "HTTPS");
     if (p->delay_s)
         json_set_i64(probe, "initialDelaySeconds", p->delay_s);
     json_set_i64(probe, "periodSeconds", p->period_s);
@@ -123,6 +155,7 @@ static void put_port(struct json *container, const struct pod_type *type)
 struct json *pod_default_container(const struct json *spec)
 {
     const struct pod_type type = find_type(spec);
+    enum manner manner = manner_of(spec);
     struct json *container = json_new_object();
 
     json_set(container, "command", json_constant(type.command));
@@ -130,9 +163,9 @@ struct json *pod_default_container(const struct json *spec)
         json_set(container, "args", json_constant(type.args));
     if (type.port_name)
         put_port(container, &type);
-    put_probe(container, "livenessProbe", &type.liveness, type.port_name);
-    put_probe(container, "readinessProbe", &type.readiness, type.port_name);
-    put_probe(container, "startupProbe", &type.startup, type.port_name);
+    put_probe(container, "livenessProbe", &type.liveness, type.port_name, manner);
+    put_probe(container, "readinessProbe", &type.readiness, type.port_name, manner);
+    put_probe(container, "startupProbe", &type.startup, type.port_name, manner);
     return container;
 }
 

@@ -13,11 +13,12 @@
 bool plan_is_routing_variable(const char *name)
 {
     static const char *const single[] = {"DYN_OVERLAP_SCORE_WEIGHT", "DYN_USE_KV_EVENTS",
-                                         "DYN_DECODE_FALLBACK", "DYN_BUSY_THRESHOLD"};
+                                         "DYN_DECODE_FALLBACK", "DYN_BUSY_THRESHOLD",
+                                         "DYN_ENCODER_CUDA_TO_CPU_RATIO"};
     struct str s = str_from(name);
 
     if (str_starts(s, STR("DYN_ROUTER_")) || str_starts(s, STR("DYN_KV_")) ||
-        str_starts(s, STR("COMMUTATOR_ROUTER_")))
+        str_starts(s, STR("COMMUTATOR_ROUTER_")) || str_starts(s, STR("DYN_SHARED_CACHE_")))
         return true;
     if (str_starts(s, STR("DYN_ACTIVE_")) && str_has(s, STR("_THRESHOLD")))
         return true;

@@ -171,7 +171,7 @@ static int withdraw_access(struct apply *a, int r, struct err *e)
  * A component whose pods were refused gets nothing that would lead to them. Of a new one that is not
  * known, but not expected either: all goes out at once.
  */
-static int apply_children(struct apply *a, const struct object_set *set, struct err *e)
+static int apply_workload(struct apply *a, const struct object_set *set, struct err *e)
 {
     static const struct kube_kind *const pods[] = {&KIND_DEPLOYMENT};
     static const struct kube_kind *const all[] = {&KIND_DEPLOYMENT, &KIND_SERVICE, &KIND_INGRESS};
@@ -185,7 +185,7 @@ static int apply_children(struct apply *a, const struct object_set *set, struct 
 
 static int apply_component(struct apply *a, const struct object_set *set, struct err *e)
 {
-    int r = apply_children(a, set, e);
+    int r = apply_workload(a, set, e);
 
     if (r == 0 && set->blocked)
         return err_set(e, -ENOTSUP, "%s", set->blocked);
