@@ -59,7 +59,7 @@ TESTS    := $(TEST_C:%.c=$(BUILD)/test/%)
 BENCHES  := $(BENCH_C:%.c=$(BUILD)/bench/%)
 FUZZERS  := $(FUZZ_C:%.c=$(BUILD)/fuzz/%)
 # T=lib/base/json limits `check`, `fuzz` and `bench` to what starts with it.
-pick     = $(if $(T),$(foreach x,$(1),$(if $(findstring /$(T),/$(x)),$(x))),$(1))
+pick     = $(if $(T),$(foreach x,$(1),$(if $(strip $(foreach t,$(T),$(findstring /$(t),/$(x)))),$(x))),$(1))
 
 .PHONY: help
 help: ## list the targets
@@ -108,7 +108,7 @@ $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/%.o $(ARCHIVES)
 # --- checking ----------------------------------------------------------------------------------------
 
 .PHONY: check check-asan check-tsan fuzz fuzzers bench
-check: $(call pick,$(TESTS)) ## unit tests (T=lib/base limits)
+check: $(call pick,$(TESTS)) ## unit tests (T="lib/base router/kv" limits)
 	$(Q)e2e/tools/run-tests $^
 
 check-asan: ## unit tests under address and undefined-behaviour sanitizers

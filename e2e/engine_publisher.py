@@ -36,6 +36,10 @@ class Engine:
             assert self._pub.poll(seconds * 1000), "nobody subscribed"
             self._pub.recv()
 
+    def send(self, *parts):
+        """Anything, as it is."""
+        self._pub.send_multipart(parts)
+
     def publish(self, *events, rank=None, lost=False):
         """One batch; a lost one is in the replay buffer only."""
         payload = msgspec.msgpack.encode([time.time(), events, self.rank if rank is None else rank])

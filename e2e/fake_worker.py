@@ -6,12 +6,15 @@ plane, and then does what its behaviour says: one of the words below, or a funct
 a request to the items that answer it. No code of ours or of the reference is used.
 """
 
+import http.server
 import json
 import os
 import re
 import socket
 import struct
 import threading
+
+import file_store
 
 # What it does with a request, in the order of the protocol.
 REFUSE_CONNECTION = "refuse connection"      # nobody listens
@@ -55,11 +58,13 @@ class FakeWorker:
     `silent_queries` it takes questions for its KV events and never answers them."""
 
     def __init__(self, kv, behaviour, worker_id=0x1234567, change_card=lambda card: None,
-                 silent_queries=False, component="backend"):
-        self.component = component
+                 silent_queries=False, component="backend", device=None):
+        self.component, self.device = component, device
         self.silent_queries, self.queries = silent_queries, 0
         self.behaviour, self.worker_id, self._change_card = behaviour, worker_id, change_card
         self.requests, self.told, self.bodies = 0, [], []
+        self.headers = []  # of the request plane, by name, one dict for each request
+        self.silent_from = None  # prompt tokens from which it is SILENT, whatever its behaviour
         self.error = None  # an item that is sent after those of a function
         # STORY: prompt and output tokens at which a request ends early, or waits; what it does from then on
         self.break_at, self.wait_at, self.after_break = [], None, None
@@ -72,7 +77,7 @@ class FakeWorker:
         else:
             self._listener.listen(64)
             threading.Thread(target=self._accept, daemon=True).start()
-        self._records = [self._put(kv, bucket) for bucket in ("mdc", "instances")]
+        self.records = file_store.Living(*(self._put(kv, bucket) for bucket in ("mdc", "instances")))
 
     def _put(self, kv, bucket):
         folder = kv / "v1" / bucket
@@ -82,7 +87,8 @@ class FakeWorker:
         if bucket == "mdc":
             self._change_card(record["card_json"])
         else:
-            record["transport"] = {"tcp": f"127.0.0.1:{self.port}/{self.worker_id:x}/generate"}
+            record["transport"] = self._transport()
+            record["device_type"] = self.device
         record["component"] = self.component
         path = folder / re.sub("backend(.*?)[0-9a-f]+$", rf"{self.component}\g<1>{self.worker_id:x}", model.name)
         whole = kv / f"whole-{bucket}-{self.worker_id:x}"
@@ -91,14 +97,11 @@ class FakeWorker:
         whole.unlink()
         return path
 
-    def touch(self):
-        """Keeps its records alive: files that are ten seconds old count as dead."""
-        for path in self._records:
-            os.utime(path)
+    def _transport(self):
+        return {"tcp": f"127.0.0.1:{self.port}/{self.worker_id:x}/generate"}
 
     def close(self):
-        for path in self._records:
-            path.unlink(missing_ok=True)
+        self.records.close()
         self._listener.close()
 
     def _accept(self):
@@ -113,13 +116,13 @@ class FakeWorker:
         try:
             while True:
                 path = receive(connection, struct.unpack(">H", receive(connection, 2))[0])
-                receive(connection, struct.unpack(">H", receive(connection, 2))[0])
+                headers = receive(connection, struct.unpack(">H", receive(connection, 2))[0])
                 payload = receive(connection, struct.unpack(">I", receive(connection, 4))[0])
-                self._request(connection, path, payload)
+                self._request(connection, path, payload, json.loads(headers or b"{}"))
         except (EOFError, OSError):
             connection.close()
 
-    def _request(self, connection, path, payload):
+    def _request(self, connection, path, payload, headers):
         if self.silent_queries and b"worker_kv_indexer_query" in path:
             self.queries += 1
             connection.sendall(struct.pack(">I", 0))
@@ -129,10 +132,8 @@ class FakeWorker:
             connection.sendall(struct.pack(">I", len(text)) + text)
             return
         self.requests += 1
-        n_header, n_body, _ = struct.unpack(">QQQ", payload[:24])
-        control = json.loads(payload[24:24 + n_header])
-        body = json.loads(payload[24 + n_header:24 + n_header + n_body])
-        self.bodies.append(body)
+        self.headers.append(headers)
+        control, body = self._read(payload)
         if self.behaviour == NO_ACK:
             return
         text = b"Server overloaded: no" if self.behaviour == ACK_ERROR else b""
@@ -140,6 +141,11 @@ class FakeWorker:
         if self.behaviour in (ACK_ERROR, NO_CALL_HOME):
             return
         threading.Thread(target=self._call_home, args=(control, body), daemon=True).start()
+
+    def _read(self, payload):
+        n_header, n_body, _ = struct.unpack(">QQQ", payload[:24])
+        self.bodies.append(json.loads(payload[24 + n_header:24 + n_header + n_body]))
+        return json.loads(payload[24:24 + n_header]), self.bodies[-1]
 
     def _call_home(self, control, body):
         info = json.loads(control["connection_info"]["info"])
@@ -151,7 +157,8 @@ class FakeWorker:
                 pass
 
     def _answer(self, home, subject, body):
-        does = self.behaviour
+        is_long = self.silent_from is not None and len(body["token_ids"]) >= self.silent_from
+        does = SILENT if is_long else self.behaviour
         home.sendall(two_part(json.dumps({"subject": subject, "stream_type": "response"}).encode()))
         if does == CLOSE_AT_HOME:
             return
@@ -239,3 +246,75 @@ class FakeWorker:
                     home.sendall(item({"token_ids": [300] * 50}) * 20)
             except OSError:
                 pass
+
+
+class HttpWorker(FakeWorker):
+    """One that takes requests over HTTP, as 0.9.0's can."""
+
+    def __init__(self, kv, behaviour, **more):
+        worker = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                payload = self.rfile.read(int(self.headers["content-length"]))
+                worker.headers.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(202)
+                self.send_header("content-length", "0")
+                self.end_headers()
+                threading.Thread(target=worker._call_home, args=worker._read(payload), daemon=True).start()
+
+            def log_message(self, *words):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        super().__init__(kv, behaviour, **more)
+
+    def _transport(self):
+        return {"http": f"http://127.0.0.1:{self._server.server_port}/v1/rpc/generate"}
+
+    def close(self):
+        super().close()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class NatsWorker(FakeWorker):
+    """One that takes requests over NATS."""
+
+    SUBJECT = "fake_worker.generate"
+
+    def __init__(self, kv, behaviour, nats_port, **more):
+        self._nats = socket.create_connection(("127.0.0.1", nats_port))
+        self._lines = self._nats.makefile("rb")
+        self._lines.readline()  # INFO
+        self._nats.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB %s 1\r\nPING\r\n' % self.SUBJECT.encode())
+        assert self._lines.readline().strip() == b"PONG"
+        threading.Thread(target=self._read_nats, daemon=True).start()
+        super().__init__(kv, behaviour, **more)
+
+    def _transport(self):
+        return {"nats_tcp": self.SUBJECT}
+
+    def _read_nats(self):
+        try:
+            for line in self._lines:
+                word, *rest = line.split()
+                if word == b"PING":
+                    self._nats.sendall(b"PONG\r\n")
+                elif word in (b"MSG", b"HMSG"):
+                    data = self._lines.read(int(rest[-1]) + 2)[:-2]
+                    self._take(rest[2], *((data[:int(rest[-2])], data[int(rest[-2]):]) if word == b"HMSG" else (b"", data)))
+        except (OSError, ValueError):
+            pass
+
+    def _take(self, reply, head, payload):
+        lines = head.decode().split("\r\n")[1:]
+        self.headers.append({name: value.strip() for name, value in (line.split(":", 1) for line in lines if line)})
+        self._nats.sendall(b"PUB " + reply + b" 0\r\n\r\n")
+        threading.Thread(target=self._call_home, args=self._read(payload), daemon=True).start()
+
+    def close(self):
+        super().close()
+        self._nats.shutdown(socket.SHUT_RDWR)
+        self._nats.close()

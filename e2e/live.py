@@ -22,7 +22,9 @@ import urllib.parse
 import pytest
 import yaml
 
+import rest
 from conftest import CLUSTER, ROOT
+from rest import Refused
 
 IMAGE = "commutator/dynamo:dev"
 MODEL = "example"
@@ -40,6 +42,7 @@ STATEFUL_SETS = "/apis/apps/v1/namespaces/{ns}/statefulsets"
 PODS = "/api/v1/namespaces/{ns}/pods"
 SERVICES = "/api/v1/namespaces/{ns}/services"
 CONFIG_MAPS = "/api/v1/namespaces/{ns}/configmaps"
+SECRETS = "/api/v1/namespaces/{ns}/secrets"
 CLAIMS = "/api/v1/namespaces/{ns}/persistentvolumeclaims"
 ACCOUNTS = "/api/v1/namespaces/{ns}/serviceaccounts"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles"
@@ -60,58 +63,27 @@ def eventually(holds, what, limit=120):
     while not (value := holds()):
         if time.monotonic() > end:
             pytest.fail(f"not within {limit} s: {what}; last: {value!r}")
-        time.sleep(0.03)
+        time.sleep(0.05)
     return value
 
 
-class Refused(Exception):
-    """An answer of the API server that is not a success."""
-
-    def __init__(self, status, text):
-        super().__init__(f"{status}: {text[:300]}")
-        self.status = status
-
-
-class Api:
-    """Kubernetes as its administrator, one short connection per call."""
+class Api(rest.Rest):
+    """Kubernetes as its administrator."""
 
     def __init__(self, kubeconfig):
         view = yaml.safe_load(pathlib.Path(kubeconfig).read_text())
         user = view["users"][0]["user"]
         cluster = view["clusters"][0]["cluster"]
-        self.address = urllib.parse.urlsplit(cluster["server"])
-        self.tls = ssl.create_default_context(
-            cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
         with tempfile.NamedTemporaryFile() as pair:
             pair.write(base64.b64decode(user["client-certificate-data"]))
             pair.write(base64.b64decode(user["client-key-data"]))
             pair.flush()
-            self.tls.load_cert_chain(pair.name)
-
-    def call(self, method, path, body=None, kind="application/json"):
-        conn = http.client.HTTPSConnection(self.address.hostname, self.address.port, context=self.tls, timeout=20)
-        with contextlib.closing(conn):
-            conn.request(method, path, None if body is None else json.dumps(body), {"Content-Type": kind})
-            answer = conn.getresponse()
-            text = answer.read().decode()
-        if answer.status >= 300:
-            raise Refused(answer.status, text)
-        return json.loads(text)
-
-    def get(self, path):
-        """The object, or None where there is none."""
-        try:
-            return self.call("GET", path)
-        except Refused as e:
-            if e.status == 404:
-                return None
-            raise
+            tls.load_cert_chain(pair.name)
+        super().__init__(urllib.parse.urlsplit(cluster["server"]), tls)
 
     def items(self, path, selector=""):
         return self.call("GET", path + ("?labelSelector=" + urllib.parse.quote(selector) if selector else ""))["items"]
-
-    def patch(self, path, change):
-        return self.call("PATCH", path, change, "application/merge-patch+json")
 
     def up(self):
         try:

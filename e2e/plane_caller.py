@@ -9,6 +9,7 @@ import socket
 import struct
 import uuid
 
+import file_store
 from fake_worker import receive, two_part
 
 
@@ -19,11 +20,7 @@ class PlaneError(Exception):
 def address_of(kv, namespace, component, endpoint):
     """[(instance id, "ip:port/<id hex>/<endpoint>")] of the endpoint's records in a file store."""
     found = []
-    for path in (kv / "v1/instances").glob("*"):
-        try:
-            record = json.loads(path.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
-            continue  # withdrawn this moment, or being written, which the reference does in place
+    for record in file_store.records(kv, "instances"):
         if (record["namespace"], record["component"], record["endpoint"]) == (namespace, component, endpoint):
             found.append((record["instance_id"], record["transport"]["tcp"]))
     return found

@@ -5,34 +5,40 @@ base model MODEL of FOLDER and the adapters that are named. Run by the Python of
     reference_worker.py FOLDER MODEL [ADAPTER ...]
 
 Each request's model and routing are printed as a line of JSON, and its prompt's blocks are published as stored. A line
-on standard input names an adapter that is to be unloaded.
+on standard input names an adapter that is to be unloaded. With HICACHE in the environment (JSON) its card says that of
+SGLang's HiCache, but for null, and prompts are published of requests for more than one token alone.
 """
 
 import asyncio
 import hashlib
 import json
+import os
 import sys
 
-from dynamo.llm import KvEventPublisher, ModelInput, ModelType, WorkerType, register_model, unregister_model
+from dynamo.llm import KvEventPublisher, ModelInput, ModelRuntimeConfig, ModelType, WorkerType, register_model, unregister_model
 from dynamo.runtime import dynamo_worker
 
 
 BLOCK = 16
+HICACHE = os.environ.get("HICACHE")
 publisher = None
 
 
-def publish(tokens, adapter):
-    """As an engine would: its own names for the blocks, the adapter's apart from the base model's."""
+def publish(tokens, adapter, salt):
+    """As an engine would: its own names for the blocks, those of adapters and salts apart from the base model's."""
     n = len(tokens) // BLOCK
-    names = [int.from_bytes(hashlib.sha256(f"{adapter} {tokens[:(i + 1) * BLOCK]}".encode()).digest()[:7]) for i in range(n)]
+    of = f"{adapter} {salt}" if salt else f"{adapter}"
+    names = [int.from_bytes(hashlib.sha256(f"{of} {tokens[:(i + 1) * BLOCK]}".encode()).digest()[:7]) for i in range(n)]
     if n:
-        publisher.publish_stored(tokens[:n * BLOCK], [BLOCK] * n, names, lora_name=adapter)
+        publisher.publish_stored(tokens[:n * BLOCK], [BLOCK] * n, names, lora_name=adapter, cache_salt=salt)
 
 
 async def generate(request, context):
     print(json.dumps({"model": request["model"], "routing": request.get("routing")}), flush=True)
-    publish(request["token_ids"], (request.get("routing") or {}).get("lora_name"))
+    routing = request.get("routing") or {}
     wanted = request["stop_conditions"]["max_tokens"]
+    if not HICACHE or wanted > 1:
+        publish(request["token_ids"], routing.get("lora_name"), routing.get("cache_salt"))
     for place in range(wanted):
         yield {"token_ids": [400 + place], **({"finish_reason": "length"} if place + 1 == wanted else {})}
 
@@ -41,7 +47,10 @@ async def generate(request, context):
 async def serve(runtime):
     folder, model, *adapters = sys.argv[1:]
     endpoint = runtime.endpoint("dynamo.backend.generate")
-    card = dict(kv_cache_block_size=BLOCK, worker_type=WorkerType.Aggregated)
+    config = ModelRuntimeConfig()
+    if HICACHE not in (None, "null"):
+        config.set_engine_specific("sglang_hicache_mooncake", HICACHE)
+    card = dict(kv_cache_block_size=BLOCK, worker_type=WorkerType.Aggregated, runtime_config=config)
     serving = asyncio.ensure_future(endpoint.serve_endpoint(generate))
     global publisher
     publisher = KvEventPublisher(endpoint, kv_block_size=BLOCK, enable_local_indexer=True)

@@ -96,6 +96,13 @@ class Process:
     def resume(self):
         self.popen.send_signal(signal.SIGCONT)
 
+    def end(self, seconds=PATIENCE):
+        """Waits until it ends by itself and returns its exit code."""
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{self.name} goes on after {seconds:g} s")
+
     def terminate(self):
         """Asks it to stop, without waiting."""
         if self.alive():

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+import file_store
 from conftest import reference_python
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, RESPONSES, until
 from test_openai_interop import NEWEST, TOOL, TOOLS, Rig
@@ -43,7 +44,9 @@ EITHER = [
     *((text_items("he", "llo", completion_usage={**COUNTED, **details}), USAGE) for details in (
         {}, {"prompt_tokens_details": {"cached_tokens": 3}}, {"prompt_tokens_details": {"audio_tokens": None, "cached_tokens": 0}},
         {"completion_tokens_details": {"reasoning_tokens": 1}})),
-    *((PLAIN, {"nvext": {"extra_fields": fields}}) for fields in (["worker_id", "timing"], ["worker_id"], ["timing"], [])),
+    *((PLAIN, {"nvext": {"extra_fields": fields}}) for fields in (
+        ["worker_id", "timing"], ["worker_id"], ["timing"], [], ["completion_token_ids"], ["prompt_token_ids"],
+        ["completion_token_ids", "prompt_token_ids", "worker_id", "timing"])),
 ]
 CHATS = [
     (text_items("hi ", "<tool_call>", CALL[11:-12], "</tool_call>", ""), {"tools": TOOLS}),
@@ -53,6 +56,14 @@ CHATS = [
     (text_items("<think>", "x</think>yes"), {}), (text_items("<think>a</think>", CALL, ""), {"tools": TOOLS}),
     (text_items('{"x":1}', ""), {"tools": TOOLS, "tool_choice": TOOL}),
     (text_items('[{"name":"f","parameters":{"x":1}}]', ""), {"tools": TOOLS, "tool_choice": "required"}),
+]
+IDS = {"nvext": {"extra_fields": ["completion_token_ids"]}}
+TOLD_IDS = [  # by 1.6.1: items without text make chunks then, but for those that may become a call
+    *((api, *case) for api in (CHAT, COMPLETIONS) for case in (
+        (text_items("he", "", "llo"), IDS), (id_items([300], [301, 2], finish="stop"), IDS),
+        (id_items([300], [301, 302], [303]), {"stop": [" rei"], **IDS}))),
+    (CHAT, text_items("hi ", "<think>", "hm", "</think>", "yes", ""), IDS),
+    (CHAT, text_items("hi ", "<tool_call>", CALL[11:-12], "</tool_call>", ""), {"tools": TOOLS, **IDS}),
 ]
 TOLD = [{"token_ids": [300], "log_probs": [-0.5]}, {"token_ids": [301], "log_probs": [-0.25]}, {"token_ids": [], "finish_reason": "length"}]
 
@@ -73,10 +84,10 @@ def ask(front, api, more):
     return status, normal(text)
 
 
-def fronts(rig, release):
+def fronts(rig, release, *flags):
     """Theirs and ours."""
     style = ["--chat-template-style", "dynamo-0.9"] if release == "0.9.0" else []
-    return rig.reference(release), rig.ours(*style)
+    return rig.reference(release, *flags), rig.ours(*style, *flags)
 
 
 def of_release(release):
@@ -107,6 +118,7 @@ def test_answers(rig, release, parsers):
         cases = [case for case in cases if "tool_choice" not in case[2]]
     # Log probabilities of a chat are lost in 0.9.0 where the worker told no alternatives.
     cases += [(COMPLETIONS, TOLD, {"logprobs": 1})] + [(CHAT, TOLD, {"logprobs": True})] * (release == NEWEST)
+    cases += TOLD_IDS * (release == NEWEST)
     differ = []
     for api, items, more in cases:
         rig.say = items
@@ -117,6 +129,29 @@ def test_answers(rig, release, parsers):
             want, got = (ask(front, api, asked) for front in (theirs, ours))
             if got != want:
                 differ.append((api, items, asked, want, got))
+    assert not differ, "\n".join("\n".join(map(str, case)) for case in differ)
+
+
+DISPATCHED = [
+    (text_items("hi ", CALL, ""), {"tools": TOOLS}), (text_items("hi ", CALL, CALL, "z"), {"tools": TOOLS}),
+    (text_items("<think>h", "m", "</think>", "yes", ""), {}), (text_items("<think>hm</think>yes", ""), {}), (text_items("<think>h", "m", ""), {}),
+    (text_items("<think>h", "</think>", "a", "<think>m</think>", "b", ""), {}), (text_items("<think>h", "m", "</think>", CALL, ""), {"tools": TOOLS}),
+    (text_items('[{"name":"f","parameters":{"x":1}}]', ""), {"tools": TOOLS, "tool_choice": "required"}),
+    (text_items('{"x":1}', ""), {"tools": TOOLS, "tool_choice": TOOL}),
+]
+
+
+def test_events_of_calls_and_thoughts(rig):
+    """And the other name of thoughts."""
+    rig.start("hermes", "qwen3")
+    theirs, ours = fronts(rig, NEWEST, "--enable-streaming-tool-dispatch", "--enable-streaming-reasoning-dispatch", "--reasoning-field-name", "reasoning")
+    differ = []
+    for items, more in DISPATCHED:
+        rig.say = items
+        for stream in (True, False):
+            want, got = (ask(front, CHAT, {**more, "stream": stream}) for front in (theirs, ours))
+            if got != want:
+                differ.append((items, more, want, got))
     assert not differ, "\n".join("\n".join(map(str, case)) for case in differ)
 
 
@@ -157,16 +192,6 @@ def test_errors_in_a_stream(rig, release):
     assert got == want
 
 
-def whole_cards(kv):
-    """How many cards are written to their ends: 0.9.0's frontend reads one that is not, and then never again."""
-    def is_whole(path):
-        try:
-            return bool(json.loads(path.read_text()))
-        except (OSError, ValueError):
-            return False
-    return sum(map(is_whole, (kv / "v1/mdc").glob("*%2F*")))
-
-
 @pytest.mark.parametrize("release", RELEASES)
 def test_over_their_mocker(rig, release):
     """Its words are random: they count as one."""
@@ -177,7 +202,8 @@ def test_over_their_mocker(rig, release):
                                              "--request-plane", "tcp", "--model-path", MODEL, "--block-size", "16",
                                              "--speedup-ratio", "100"],
                         HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
-    until("both have written their cards", lambda: whole_cards(rig.stack.kv) == 2)
+    # 0.9.0's frontend reads a card that is not written to its end, and then never again.
+    until("both have written their cards", lambda: len(file_store.records(rig.stack.kv, "mdc", "*%2F*")) == 2)
     theirs, ours = fronts(rig, release)
     masked = lambda text: re.sub(r'"(content|text)":"(?:[^"\\]|\\.)+"', r'"\1":"x"', text)
     for api in (CHAT, COMPLETIONS):
@@ -232,12 +258,13 @@ ASKED = [  # of /v1/responses: what the worker says and what is asked
     (text_items('{"x":1}', ""), {"input": "x", "tools": FUNCTION, "tool_choice": {"type": "function", "name": "f"}}),
     (text_items("he", "llo", completion_usage={**COUNTED, "prompt_tokens_details": {"cached_tokens": 3}}), {"input": "x"}),
     (text_items("he", "llo", completion_usage={**COUNTED, "completion_tokens_details": {"reasoning_tokens": 1}}), {"input": "x"}),
+    *((HELLO, {"input": "x", "nvext": {"extra_fields": fields}}) for fields in (["worker_id", "timing"], ["worker_id"], ["timing"], [])),
 ]
 REFUSED = [  # and the status
     ({}, 400), ({"input": []}, 400), ({"input": 5}, 400), ({"input": "x", "model": "nope"}, 404), ({"input": [{**USER, "role": "alien"}]}, 400),
     ({"input": "x", "previous_response_id": "resp_1"}, 501), ({"input": "x", "background": True}, 501), ({"input": "x", "prompt": {"id": "p"}}, 501),
     ({"input": "x", "max_tool_calls": 3}, 501), ({"input": "x", "tools": [{"type": "web_search"}]}, 400), ({"input": "x", "temperature": 3}, 400),
-    ({"input": "x", "max_output_tokens": 0}, 400), ({"input": [{"type": "item_reference", "id": "x"}]}, 400),
+    ({"input": "x", **IDS}, 501), ({"input": "x", "max_output_tokens": 0}, 400), ({"input": [{"type": "item_reference", "id": "x"}]}, 400),
     ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:x"}]}]}, 400),
 ]
 
@@ -287,6 +314,55 @@ def test_refused_responses(rig):
         assert (want_status, got_status) == (status, status), (more, want, got)
         if status == 501:
             assert json.loads(got)["message"] == json.loads(want)["message"]
+
+
+def test_ids_of_tokens_are_of_one_choice(rig):
+    rig.start()
+    asked = [(CHAT, {"n": 2, **IDS}), (COMPLETIONS, {"n": 2, **IDS}), (COMPLETIONS, {"prompt": ["a", "b"], **IDS})]
+    (want, got) = ([ask(front, api, more) for api, more in asked] for front in fronts(rig, NEWEST))
+    assert [status for status, _ in got] == [status for status, _ in want] == [400] * 3
+    assert [json.loads(text)["message"] for _, text in got] == [json.loads(text)["message"] for _, text in want]
+
+
+def test_ids_of_requests(rig):
+    """A client's own goes back with every answer, and leads to the decision behind it, too."""
+    def answered(front, path, body=None, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
+                           {"content-type": "application/json", **headers})
+        response = connection.getresponse()
+        return response.status, response.getheader("x-request-id"), response.read().decode()
+    rig.start()
+    theirs, ours = fronts(rig, NEWEST)
+    chat = {"model": MODEL, "messages": [USER]}
+    for path, body in ((CHAT, chat), (CHAT, {**chat, "stream": True}), (COMPLETIONS, {"model": MODEL, "prompt": ["a", "b"]}),
+                       (CHAT, {**chat, "model": "nope"}), (CHAT, {}), ("/v1/models", None), ("/health", None), ("/nope", None)):
+        want, got = (answered(front, path, body, **{"x-request-id": "mine/1"})[:2] for front in (theirs, ours))
+        assert want == got == (want[0], "mine/1")
+    found = json.loads(answered(ours, "/explain/mine/1")[2])
+    assert found["request_id"] == found["decisions"][-1]["request_id"]
+    _, told, text = answered(ours, CHAT, chat)
+    assert json.loads(text)["id"] == f"chatcmpl-{told}" and json.loads(answered(ours, f"/explain/{told}")[2])["request_id"] == told
+
+
+def test_heads(rig):
+    """Of all kinds of answers: ours tell in addition their length, where they have one, and the id of a request that has none."""
+    def head(front, path, body):
+        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        told = {name.lower(): value for name, value in response.getheaders()}
+        assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT", told.pop("date"))
+        for name in ("content-length", "transfer-encoding", "x-request-id"):
+            told.pop(name, None)
+        return response.status, told
+    rig.start()
+    theirs, ours = fronts(rig, NEWEST)
+    chat = {"model": MODEL, "messages": [USER]}
+    for path, body in ((CHAT, chat), (CHAT, {**chat, "stream": True}), (COMPLETIONS, {"model": MODEL, "prompt": "a"}), (CHAT, {**chat, "model": "nope"}),
+                       (RESPONSES, {"model": MODEL, "input": "x"}), (RESPONSES, {"model": MODEL, "input": "x", "stream": True}), ("/v1/models", None)):
+        assert head(ours, path, body) == head(theirs, path, body)
 
 
 def test_a_style_may_be_chosen(rig):

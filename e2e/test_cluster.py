@@ -99,7 +99,7 @@ def harness(tmp_path):
     harness("down")
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 def test_start_and_stop_twice_leaves_the_machine_as_it_was(harness):
     before = machine()
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_start_and_stop_twice_leaves_the_machine_as_it_was(harness):
     assert machine() == before
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 def test_starts_again_after_its_pid_1_was_killed(harness):
     harness("up")
     harness.kubectl("create", "namespace", "old")
@@ -130,7 +130,7 @@ def test_starts_again_after_its_pid_1_was_killed(harness):
     assert leftovers(harness.state) == []
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 @pytest.mark.parametrize("when", ["state", "state/init", "state/log/kubelet.log"])
 def test_starts_again_after_up_itself_was_killed(harness, when):
     up = harness.start("up")
@@ -143,7 +143,7 @@ def test_starts_again_after_up_itself_was_killed(harness, when):
     assert leftovers(harness.state) == []
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 def test_gives_our_tests_what_they_rely_on(harness):
     harness("up")
     harness.kubectl("create", "namespace", "smoke")
@@ -179,7 +179,7 @@ def test_gives_our_tests_what_they_rely_on(harness):
     eventually(lambda: ready() == 1, 15, "one of two ready")
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 def test_components_come_back(harness):
     harness("up")
     for component in ("kubelet", "kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "containerd"):
@@ -191,7 +191,7 @@ def test_components_come_back(harness):
     assert harness("kill", "no-such-thing", check=False).returncode != 0
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 def test_our_image_runs_without_rights(harness):
     if not IMAGE.exists():
         unavailable(f"no {IMAGE}; run: make image")
@@ -227,7 +227,7 @@ def refused(*prefix):
     return done.stderr
 
 
-@pytest.mark.cluster
+@pytest.mark.machine
 def test_check_says_what_is_missing(harness):
     assert "missing: root" in refused("setpriv", "--reuid=65534", "--clear-groups")
     assert "capability CAP_SYS_ADMIN" in refused("setpriv", "--bounding-set=-sys_admin")

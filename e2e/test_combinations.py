@@ -60,9 +60,10 @@ class Reference:
         indexer = ("--enable-local-indexer",) if self.old and self.events != "jetstream" else ()
         return self.start("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--speedup-ratio", 50, *indexer)
 
-    def frontend(self):
+    def frontend(self, *flags):
         port = free_port()
-        return Front(self.start("frontend", "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv"), port)
+        return Front(self.start("frontend", "--http-host", "127.0.0.1", "--http-port", port,
+                                *(flags or ("--router-mode", "kv"))), port)
 
 
 def our_mocker(stack, name, reference):
@@ -95,14 +96,18 @@ class Front:
             return 200, json.loads(text)
         return 200, [data if data == "[DONE]" else json.loads(data) for event, data in sse(text.splitlines(keepends=True))]
 
-    def models(self):
+    def get(self, path):
+        """The document there; {} while nobody answers."""
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-            connection.request("GET", "/v1/models")
-            return [model["id"] for model in json.loads(connection.getresponse().read())["data"]]
+            connection.request("GET", path)
+            return json.loads(connection.getresponse().read())
         except OSError:
             assert self.process.alive(), self.process.log()[-2000:]
-            return []
+            return {}
+
+    def models(self):
+        return [model["id"] for model in self.get("/v1/models").get("data", [])]
 
     def serves(self, model):
         try:
@@ -178,7 +183,7 @@ def test_combination(tmp_path, version, discovery, plane, events):
 
         # KV events: of their worker in our index, and of ours in theirs, also in that of a router that starts late
         # and has nothing but what our worker answers.
-        until("their events fill our index", lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= 20)
+        until("their events fill our index", lambda: (stack.metric("commutator_router_index_blocks", model=MODEL) or 0) >= 20)
         worker = re.search(r"worker registered worker_id=(\d+)", our_worker.log()).group(1)
         until("our events fill their index", lambda: cached(reference, worker, 20))
         if not theirs.old:

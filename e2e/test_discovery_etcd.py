@@ -10,11 +10,13 @@ import os
 import pathlib
 import shutil
 import socket
+import threading
 
 import pytest
 
 from conftest import free_port, program, reference_python, run, unavailable
-from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, until
+from reference_router import BOOKINGS, ROUTERS, Theirs
+from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, until, words
 
 
 def etcd_program():
@@ -136,7 +138,7 @@ def test_etcd_away_and_back(stack):
     before = stack.instances()
     stack.etcd.kill()
     until("it is noticed", lambda: not stack.is_up())
-    until("the view gets older", lambda: stack.metric("commutator_discovery_view_age_seconds") > 0)
+    until("the view gets older", lambda: (stack.metric("commutator_discovery_view_age_seconds") or 0) > 0)
     assert stack.kept() == 2 and "store is not reachable" in stack.notes()
     for _ in range(4):
         stack.chat("Hello")
@@ -235,6 +237,28 @@ def test_event_channels_through_etcd(tmp_path):
             key for key in stack.keys("v1/event_channels/") if stack.leases[key] not in workers | {0}])
         assert stack.front.stop() == 0
         assert not set(own) & set(stack.keys())
+
+
+@pytest.mark.parametrize("version, backend", [("0.9.0", "--store-kv"), ("1.6.1", "--discovery-backend")])
+def test_routers_hear_each_other_without_a_broker(stack, version, backend):
+    """Over ZeroMQ: what each places, the other books, until the lease of the one that told it ends."""
+    stack.start_nats("-js", "-sd", stack.folder / "jetstream")  # 0.9.0 does not start without
+    stack.mocker(speedup=2, DYN_EVENT_PLANE="zmq")
+    stack.frontend("--router-mode", "kv", "--router-replica-sync", DYN_EVENT_PLANE="zmq", DYN_KV_EVENTS="true")
+    stack.ready(1)
+    theirs = Theirs(stack, version, "zmq", backend, "etcd")
+    until("it is heard", lambda: theirs.ask([5, 6, 7])[0] == 200 and stack.metric(ROUTERS) == 1)
+    stream = stack.stream(words(400), max_tokens=100000, ignore_eos=True)
+    next(stream.events)
+    until("ours counts at theirs", lambda: theirs.ask([5, 6, 7])[0] == 200 and theirs.decode_blocks() > 15)
+    stream.close()
+    until("all of theirs is freed", lambda: not stack.metric(BOOKINGS))
+    long = threading.Thread(target=lambda: theirs.ask([1000 + i for i in range(320)], max_tokens=3000, ignore_eos=True))
+    long.start()
+    until("theirs is booked", lambda: stack.metric(BOOKINGS) == 1)
+    theirs.kill()
+    long.join()
+    until("it is gone", lambda: not stack.metric(BOOKINGS) and not stack.metric(ROUTERS))
 
 
 def test_router_service_through_etcd(stack):

@@ -6,6 +6,7 @@ The test plays the endpoint controller: it writes the EndpointSlice that says wh
 
 import collections
 import contextlib
+import copy
 import json
 import pathlib
 import socket
@@ -17,7 +18,8 @@ import pytest
 import yaml
 
 from conftest import reference_python
-from stack import MODEL, Stack, until
+from reference_router import BOOKINGS, ROUTERS, Theirs
+from stack import MODEL, SOON, Stack, until, words
 from test_events import Newer
 
 LABEL = {"nvidia.com/dynamo-discovery-enabled": "true"}
@@ -100,6 +102,41 @@ def test_their_newest_router_finds_our_events(graph):
     source, = data["event_sources"].values()
     assert source["metadata"]["recovery_target"]["endpoint"] == f"worker_kv_query_source_{source['publisher_id']:x}"
     assert {channel["topic"] for channel in data["event_channels"].values()} == {"kv-events", "kv_metrics"}
+
+
+def test_routers_hear_each_other_without_a_broker(graph):
+    """Two of ours and one of 1.6.1: what each of them places, the others book, and a deleted record ends it."""
+    zmq = {"DYN_EVENT_PLANE": "zmq", "DYN_KV_EVENTS": "true"}
+    graph.slice(worker_0=True)
+    graph.slice("frontends", frontend_0=True, frontend_1=True, frontend_2=True)
+    graph.mocker(**graph.pod("worker-0"), **zmq, speedup=2)
+    twin = copy.copy(graph)
+    for number, one in enumerate((graph, twin)):
+        one.frontend("--router-mode", "kv", "--router-replica-sync", **graph.pod(f"frontend-{number}"), **zmq)
+        one.ready(1)
+    for one in (graph, twin):
+        until("they know of each other", lambda one=one: one.metric(ROUTERS) == 1)
+    theirs = Theirs(graph, "1.6.1", "zmq", "--discovery-backend", "kubernetes", **graph.pod("frontend-2"))
+    for one in (graph, twin):
+        until("theirs is known", lambda one=one: theirs.ask([5, 6, 7])[0] == 200 and one.metric(ROUTERS) == 2)
+    until("nothing runs", lambda: not graph.metric(BOOKINGS) and not twin.metric(BOOKINGS))
+
+    stream = twin.stream(words(400), max_tokens=100000, ignore_eos=True)
+    next(stream.events)
+    until("ours is booked", lambda: graph.metric(BOOKINGS) == 1)
+    until("and counts at theirs", lambda: theirs.ask([5, 6, 7])[0] == 200 and theirs.decode_blocks() > 15)
+    stream.close()
+    until("it is freed", lambda: not graph.metric(BOOKINGS))
+
+    long = threading.Thread(target=lambda: theirs.ask([1000 + i for i in range(320)], max_tokens=3000, ignore_eos=True))
+    long.start()
+    until("theirs is booked", lambda: graph.metric(BOOKINGS) == twin.metric(BOOKINGS) == 1)
+    theirs.kill()
+    long.join()
+    graph.slice("frontends", frontend_0=True, frontend_1=True, frontend_2=False)
+    until("it is gone", lambda: not graph.metric(BOOKINGS) and graph.metric(ROUTERS) == 1, SOON)
+    channels = graph.metadata("frontend-0")["spec"]["data"]["event_channels"].values()
+    assert len(channels) == len({channel["instance_id"] for channel in channels}) == 6
 
 
 def test_broken_content_takes_nothing_away(graph):

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from stack import CHAT, COMPLETIONS, MODEL, Stack, sse, until
+from stack import CHAT, COMPLETIONS, MODEL, SOON, Stack, sse, until
 
 CONTEXT = 32768
 
@@ -86,7 +86,7 @@ def test_cached_tokens(stack):
 
 def test_stop_string_and_max_tokens(stack):
     # Every text of the mocker holds a space sooner or later.
-    answer = stack.chat(stop=[" "], max_tokens=50, ignore_eos=False, min_tokens=1)
+    answer = stack.chat(stop=[" "], max_tokens=50, ignore_eos=False)
     assert answer.json["choices"][0]["finish_reason"] == "stop" and " " not in answer.text
     assert answer.usage["completion_tokens"] < 50
     assert stack.chat(max_tokens=100, max_completion_tokens=3).usage["completion_tokens"] == 3
@@ -444,7 +444,7 @@ def test_running_streams_end_before_the_frontend_stops(tmp_path):
         events = list(stream.events)
         assert events[-1] == (None, "[DONE]")
         assert json.loads(events[-2][1])["usage"]["completion_tokens"] == 60
-        assert stack.front.popen.wait(10) == 0
+        assert stack.front.end(SOON) == 0
 
 
 def test_models_before_and_after_workers(tmp_path):

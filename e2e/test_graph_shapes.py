@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a graph may ask for, on the cluster: claims, probes, GPUs, vendors' images; and how it goes."""
 
+import base64
+import http.client
 import json
 import re
+import ssl
 
 import pytest
 import yaml
 
-from conftest import ROOT
-from live import (CLAIMS, COMPONENTS, DEPLOYMENTS, EVENTS, IMAGE, SERVICES, Graph, condition, eventually, graph, left_of,
-                  mocker, probe, prompt, restarts)
+from conftest import ROOT, run
+from live import (CLAIMS, COMPONENTS, DEPLOYMENTS, EVENTS, IMAGE, MODEL, SECRETS, SERVICES, Graph, condition, eventually, graph,
+                  left_of, mocker, probe, prompt, restarts)
 
 pytestmark = pytest.mark.cluster
 MOUNT = [{"name": "models", "mountPoint": "/models"}]
@@ -92,6 +95,37 @@ def test_startup_probe_that_gives_time_and_one_that_does_not(platform, namespace
         "failureThreshold": 40, "periodSeconds": 1}
     not_ready(made, ["probes-hasty"])
     assert any("Startup probe failed" in event["message"] for event in platform.api.items(EVENTS.format(ns=namespace)))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["any client", "known clients"])
+def test_a_frontend_over_https(platform, namespace, tmp_path, known):
+    """The kubelet's probes reach it, without a word of the user's about them."""
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=frontend",
+        "-addext", "subjectAltName=DNS:frontend", "-out", tmp_path / "tls.crt", "-keyout", tmp_path / "tls.key")
+    platform.api.call("POST", SECRETS.format(ns=namespace), {"metadata": {"name": "tls"}, "data": {
+        name: base64.b64encode((tmp_path / name).read_bytes()).decode() for name in ("tls.crt", "tls.key")}})
+    paths = {"CERT": "/tls/tls.crt", "KEY": "/tls/tls.key"} | ({"CLIENT_CA_CERT": "/tls/tls.crt"} if known else {})
+    made = platform.apply(namespace, graph("secured", 1, frontend={
+        "envs": [{"name": f"DYN_TLS_{what}_PATH", "value": path} for what, path in paths.items()],
+        "extraPodSpec": {"mainContainer": {"image": IMAGE, "volumeMounts": [{"name": "tls", "mountPath": "/tls"}]},
+                         "volumes": [{"name": "tls", "secret": {"secretName": "tls"}}]}}))
+    made.ready()
+    tls = ssl.create_default_context(cafile=tmp_path / "tls.crt")
+    tls.check_hostname = False
+    if known:
+        tls.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+    def serves():
+        connection = http.client.HTTPSConnection(made.address, context=tls, timeout=30)
+        try:
+            connection.request("GET", "/v1/models")
+            return MODEL in connection.getresponse().read().decode()
+        except OSError:  # the node's proxy hears of ready pods a moment after the operator does
+            return False
+        finally:
+            connection.close()
+    eventually(serves, "the model is served over HTTPS")
+    assert set(restarts(made.pods()).values()) == {0}
 
 
 def test_gpus_that_the_cluster_has_and_has_not(platform, namespace):

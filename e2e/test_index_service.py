@@ -2,12 +2,13 @@
 """dynamo-router index: answers, recovery and errors, and the same answers as the reference's indexer."""
 
 import json
+import re
 import random
 import socket
 
 import pytest
 
-from conftest import program, reference_python
+from conftest import free_port, program, reference_python
 from engine_publisher import Engine
 from stack import Stack, parse_metrics, until
 
@@ -213,7 +214,7 @@ def test_workers_from_the_command_line(stack, engines):
 ])
 def test_bad_options_are_named(stack, flags, why):
     process = stack.start("bad", [program("dynamo-router"), "index", "--port", 0, *flags])
-    assert process.popen.wait(10) == 1 and why in process.log()
+    assert process.end() == 1 and why in process.log()
 
 
 REGISTER = {"instance_id": 7, "endpoint": "tcp://127.0.0.1:15557", "model_name": "m", "block_size": BLOCK}
@@ -384,3 +385,46 @@ def test_the_reference_finds_the_same_on_slower_tiers(service, reference):
 def _peer_of(stack, reference):
     started = serve(stack, "index", "--peers", f"http://127.0.0.1:{reference.port}")
     return started.process, started.port
+
+
+# --- the access log ---
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_access_log_is_that_of_the_reference(stack, engines):
+    logs = {name: stack.folder / name for name in ("ours", "theirs")}
+    flags = lambda name: ["--trace-id-header", "X-My-Trace", "--access-log", logs[name]]
+    port = free_port()
+    theirs = stack.start("reference", [reference_python("1.6.1"), "-m", "dynamo.indexer", "--port", port,
+                                       *flags("theirs")])
+    theirs.wait_log("HTTP server listening")
+    services = {"ours": serve(stack, "index", *flags("ours")), "theirs": Service(stack, theirs, port)}
+    steps = [("POST", "/query?x=1", {"token_ids": [1], "model_name": "m"}, {"X-My-Trace": "abc"}),
+             ("POST", "/register", {"instance_id": 1, "endpoint": engines[0].endpoint, "model_name": "m",
+                                    "block_size": BLOCK}, {}),
+             ("POST", "/query", {"token_ids": [1], "model_name": "m"}, {}), ("POST", "/query", "{bad", {}),
+             ("PUT", "/query", {}, {}), ("GET", "/workers", None, {}), ("GET", "/nope", None, {}),
+             ("GET", "/metrics", None, {}), ("POST", "/query_by_hash", {"block_hashes": [1], "model_name": "m"}, {}),
+             ("POST", "/unregister", {"instance_id": 9, "model_name": "m"}, {})]
+    rows = {}
+    for name, service in services.items():
+        for step in steps:
+            stack.port = service.port
+            stack.request(*step)
+        until("all is written", lambda: [row["path"] for row in lines(logs[name])][-1:] == ["/unregister"])
+        rows[name] = [{key: value for key, value in row.items() if key not in ("ts", "duration_ms")}
+                      for row in lines(logs[name]) if row["path"] != "/health"]
+        assert all(row["duration_ms"] > 0 and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z", row["ts"])
+                   for row in lines(logs[name]))
+    assert rows["ours"] == rows["theirs"] and len(rows["ours"]) == 8
+    for name, service in services.items():
+        logs[name].rename(stack.folder / "old")
+        assert service.post("/reopen_logs", None) == {"status": "ok"}
+        service.get("/workers")
+        until("it is written anew", lambda: [row["path"] for row in lines(logs[name])][-1:] == ["/workers"])
+        logs[name].unlink()
+        logs[name].mkdir()
+        service.post("/reopen_logs", None, 500)
+    assert services["ours"].metric("commutator_index_access_log_lost_total") == 0

@@ -8,12 +8,12 @@ import re
 
 import pytest
 
+import file_store
 from stack import CHAT, MODEL, MODEL_PATH, Stack, until
 from test_combinations import HELLO, REQUESTS, Front, Reference, serve
 
 TOKIO = "its runtime: we have no tasks and no pool of blocking threads"
 LRU = "its way to predict caches without events; ours is told by commutator_router_*"
-SHARED = "a cache shared by workers is not followed"
 STAGES = "times of its preprocessor's and client's steps; /explain and dynamo_router_overhead_* tell ours"
 MEDIA = "no images, videos or audio are counted"
 QUEUES = "its internal queues; commutator_event_plane_* and commutator_router_* tell of ours"
@@ -22,7 +22,6 @@ ABSENT = {
     r"dynamo_frontend_event_loop_.*": TOKIO,
     r"dynamo_component_uptime_seconds": TOKIO,
     r"dynamo_component_router_approximate_.*": LRU,
-    r"dynamo_(component_router|router|router_overhead)_shared_cache_.*": SHARED,
     r"dynamo_frontend_(stage_.*|template_seconds|tokenize_seconds|tokenizer_latency_ms|detokenize_.*)": STAGES,
     r"dynamo_request_plane_.*_seconds": STAGES,
     r"dynamo_frontend_(images|videos|audio|image_tokens)_per_request": MEDIA,
@@ -74,7 +73,7 @@ def test_the_reference_s_metrics_are_ours(tmp_path, version):
         reference = Reference(stack, version, "file", "tcp", "nats")
         reference.mocker()
         # A frontend of 0.9.0 that sees the card's file while it is written never looks again.
-        until("the worker's card", lambda: any(path.stat().st_size for path in (stack.kv / "v1/mdc").glob("*%2F*")), 60)
+        until("the worker's card", lambda: file_store.records(stack.kv, "mdc", "*%2F*"))
         theirs = reference.frontend()
         stack.frontend("--router-mode", "kv")
         ours = Front(stack.front, stack.port)

@@ -155,7 +155,7 @@ def test_how_long_it_took_is_told(stack, tellers):
     fakes[1].break_at, fakes[1].after_break = [prompt + 5], fake_worker.ACK_ERROR
     assert [event for event, _ in ask(stack).events if event] == ["error"]
     assert told("success") == 1 and told("failure") == 1
-    assert stack.metric("dynamo_frontend_requests_total", error_type="internal") == 1
+    assert stack.metric("dynamo_frontend_requests_total", error_type="unavailable") == 1
     assert stack.metric("dynamo_frontend_requests_started_total", model=MODEL, request_type="stream") == 3
     assert stack.metric("dynamo_frontend_active_requests") == 0
 

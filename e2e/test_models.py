@@ -12,6 +12,7 @@ import pytest
 import sentencepiece
 
 import fake_worker
+import file_store
 from conftest import ROOT, free_port, program, reference_python
 from fake_hub import COMMIT, FakeHub
 from fake_worker import FakeWorker
@@ -54,13 +55,7 @@ def start_mocker(stack, folder, name, workers=1, **env):
 
 
 def cards(stack):
-    found = []
-    for path in (stack.kv / "v1/mdc").glob("*") if (stack.kv / "v1/mdc").exists() else ():
-        try:
-            found.append(json.loads(path.read_text()))
-        except (FileNotFoundError, json.JSONDecodeError):
-            pass  # withdrawn, or being written
-    return found
+    return file_store.records(stack.kv, "mdc")
 
 
 def distant_worker(stack, name=REPOSITORY):
@@ -186,7 +181,7 @@ def test_a_worker_by_its_models_name_at_the_hub(stack, hub):
     env = {"HF_HOME": stack.folder / "hf", "HF_ENDPOINT": hub.url}
     refused = start_mocker(stack, "no/such-model", "m", **env)
     until("it says why", lambda: "does not have it" in refused.log())
-    assert refused.popen.wait(10) == 1
+    assert refused.end() == 1
     worker = start_mocker(stack, REPOSITORY, REPOSITORY, **env)
     until("its card is there", lambda: cards(stack))
     assert cards(stack)[0]["card_json"]["tokenizer"]["hf_tokenizer_json"]["path"].endswith(f"{COMMIT}/tokenizer.json")
@@ -313,16 +308,6 @@ class CardWorker(FakeWorker):
     def __init__(self, kv, card, worker_id, behaviour=fake_worker.STORY):
         self.kv, self.card = kv, card
         super().__init__(kv, behaviour, worker_id)
-        self._stop = threading.Event()
-        threading.Thread(target=self._live, daemon=True).start()
-
-    def _live(self):
-        while not self._stop.wait(2):
-            for path in self._records:
-                try:
-                    os.utime(path)
-                except FileNotFoundError:
-                    pass
 
     def write(self, bucket, key, record):
         path = self.kv / "v1" / bucket / re.sub(rb"[^A-Za-z0-9]", lambda c: b"%%%02X" % c[0][0], key.encode()).decode()
@@ -339,8 +324,8 @@ class CardWorker(FakeWorker):
         path = self.write("mdc", key, {"type": "Model", "namespace": "dynamo", "component": "backend", "endpoint": "generate",
                                        "instance_id": self.worker_id, "card_json": card,
                                        **({"model_suffix": suffix} if suffix else {})})
-        if path not in getattr(self, "_records", ()):
-            self._records = [*getattr(self, "_records", ()), path]
+        if path not in self.records.paths:
+            self.records.paths.append(path)
 
     def _put(self, kv, bucket):
         key = f"dynamo/backend/generate/{self.worker_id:x}"
@@ -350,10 +335,6 @@ class CardWorker(FakeWorker):
         return self.write(bucket, key, {"type": "Endpoint", "namespace": "dynamo", "component": "backend",
                                         "endpoint": "generate", "instance_id": self.worker_id,
                                         "transport": {"tcp": f"127.0.0.1:{self.port}/{self.worker_id:x}/generate"}})
-
-    def close(self):
-        self._stop.set()
-        super().close()
 
 
 def card_of(stack, folder, name=MODEL):
@@ -511,3 +492,81 @@ def test_blocks_of_adapters(stack, newer):
         until(f"the blocks of {name} are known", lambda: cached(name, prompt) == 20)
         assert cached(other, prompt) == 0
     assert worker.alive()
+
+
+# Headers, members of the body, and the salt that they are.
+SALTS = [({}, {}, None), ({}, {"cache_salt": "a"}, "a"), ({}, {"nvext": {"cache_salt": "b"}}, "b"), ({}, {"cache_salt": ""}, None),
+         ({"x-tenant-id": "c"}, {"cache_salt": "b"}, "c"), ({"x-tenant-id": ""}, {"cache_salt": "d"}, "d")]
+
+
+def test_blocks_of_salts(stack, newer):
+    """A prompt's blocks are found by requests with the same salt and of the same adapter alone, here as behind the
+    reference's frontend, and under the hashes that its publisher makes of them."""
+    worker = their_worker(stack, newer, "Ad-A")
+    stack.frontend("--router-mode", "kv", HF_HOME=stack.folder / "hf", DYN_EVENT_PLANE="zmq", DYN_KV_EVENTS="true")
+    mine, port = stack.port, free_port()
+    theirs = stack.start("reference-frontend", [newer, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", port,
+                                                "--router-mode", "kv"], DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq",
+                         HF_HUB_OFFLINE="1", DYN_LOG="info,dynamo_llm=debug,dynamo_kv_router=debug")
+
+    def ask(at, name, prompt, headers, more):
+        stack.port = at
+        try:
+            answer = stack.request("POST", COMPLETIONS, {"model": name, "prompt": prompt, "max_tokens": 1, **more}, headers)
+        finally:
+            stack.port = mine
+        return answer
+
+    def up(name):
+        try:
+            return ask(port, name, "x", {}, {}).status == 200
+        except OSError:
+            return False
+
+    def ours(*request):
+        return decision_for(stack, ask(mine, *request)).selected["cached"]
+
+    def of_theirs(*request):
+        """Its log tells the overlap of each request."""
+        before = len(theirs.log())
+        assert ask(port, *request).status == 200
+        told = until("it is told", lambda: re.findall(r"overlap_blocks=(\d+) .*total_blocks=21",
+                                                      re.sub(r"\x1b\[[0-9;]*m", "", theirs.log()[before:])))
+        return int(told[-1])
+
+    for name in ("base", "Ad-A"):
+        served(stack, name)
+        until(f"their frontend serves {name}", lambda: up(name))
+    owners = [(name, *salt) for name in ("base", "Ad-A") for salt in SALTS]
+    for number, (name, headers, more, salt) in enumerate(owners):
+        prompt = list(range(400 * number + 300, 400 * number + 300 + 20 * 16 + 5))
+        assert ours(name, prompt, headers, more) == 0
+        assert (asked_of(worker, name)[-1]["routing"] or {}).get("cache_salt") == salt
+        until("its blocks are known", lambda: ours(name, prompt, headers, more) == 20)
+        until("and behind their frontend", lambda: of_theirs(name, prompt, headers, more) == 20)
+        assert (asked_of(worker, name)[-1]["routing"] or {}).get("cache_salt") == salt
+        strangers = {(other, its_salt): request for other, *request, its_salt in owners if (other, its_salt) != (name, salt)}
+        for found, (other, _), request in zip((ours, of_theirs), strangers, strangers.values()):
+            assert found(other, prompt, *request) == 0
+    assert worker.alive()
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_mockers_know_no_salts(stack, newer, whose):
+    """What is found by its salt is what engines tell of; the mockers share blocks all the same."""
+    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    if whose == "ours":
+        stack.mocker()
+    else:
+        (stack.folder / MODEL).symlink_to(MODEL_PATH)
+        stack.start("reference-mocker", [newer, "-m", "dynamo.mocker", "--discovery-backend", "file", "--event-plane", "nats", "--model-path",
+                                         MODEL, "--block-size", 16, "--speedup-ratio", 100], HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats")
+    stack.frontend("--router-mode", "kv")
+    stack.ready(1)
+    prompt = list(range(300, 300 + 20 * 16 + 5))
+    ask = lambda **more: stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS, **more))
+    found = lambda answer: (decision_for(stack, answer).selected["cached"], answer.usage["prompt_tokens_details"]["cached_tokens"])
+    assert found(ask()) == (0, 0)
+    until("its blocks are known", lambda: found(ask())[0] == 20)
+    assert found(ask()) == (20, 320)
+    assert found(ask(cache_salt="a")) == (0, 320)

@@ -15,9 +15,10 @@ import time
 
 import pytest
 import yaml
-from kubernetes import client, config
 
 from conftest import ROOT, SHARED, api_server, unavailable
+from live import Api
+from rest import NotFound
 
 sys.path.insert(0, str(ROOT / "e2e/tools"))
 import oracle  # noqa: E402  (needs the path above)
@@ -33,10 +34,14 @@ FLAGS = ("--health-probe-bind-address=127.0.0.1:0 --metrics-bind-address=0 --lea
          "--natsAddr=nats://dynamo-platform-nats.dynamo-system.svc.cluster.local:4222 "
          "--planner-cluster-role-name=dynamo-platform-dynamo-operator-planner "
          "--discovery-backend=kubernetes --operator-version=0.9.0").split()
-# What the operator may write, as kubectl names it.
-WRITTEN = ("dynamocomponentdeployments,dynamographdeploymentscalingadapters,deployments,services,"
-           "serviceaccounts,configmaps,secrets,roles,rolebindings,ingresses,persistentvolumeclaims")
-WATCHED = "dynamographdeployments,dynamocomponentdeployments,deployments"
+GRAPHS, COMPONENTS = "/apis/nvidia.com/v1alpha1/dynamographdeployments", "/apis/nvidia.com/v1alpha1/dynamocomponentdeployments"
+DEPLOYMENTS, EVENTS = "/apis/apps/v1/deployments", "/api/v1/events"
+RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
+# What the operator may write.
+WRITTEN = (COMPONENTS, "/apis/nvidia.com/v1alpha1/dynamographdeploymentscalingadapters", DEPLOYMENTS, "/api/v1/services",
+           "/api/v1/serviceaccounts", "/api/v1/configmaps", "/api/v1/secrets", f"{RIGHTS}/roles", f"{RIGHTS}/rolebindings",
+           "/apis/networking.k8s.io/v1/ingresses", "/api/v1/persistentvolumeclaims")
+WATCHED = (GRAPHS, COMPONENTS, DEPLOYMENTS)
 QUIET_S, PATIENCE_S = 10, 240  # others run beside: the operator may get no processor for some seconds
 # Its pods name an account that does not exist. The captures' API server refused them for that; ours
 # has no admission of accounts, so that a quota has to.
@@ -69,11 +74,11 @@ class World:
     """The API server with everything applied, and what it holds once it is quiet."""
 
     def __init__(self, kube, captures):
-        self.kube = kube
+        self.kube, self.api = kube, Api(kube.kubeconfig)
         self.captures = {path.stem: load(path) for path in captures}
 
-    def get(self, kinds):
-        return json.loads(self.kube.kubectl("get", kinds, "-A", "-o", "json").stdout)["items"]
+    def get(self, *lists):
+        return [item for each in lists for item in self.api.listed(each)]
 
     def apply(self):
         spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": capture["namespace"]}}
@@ -98,7 +103,7 @@ class World:
         """Waits until done() and then until nothing has changed for a while."""
         end, before, since = time.monotonic() + PATIENCE_S, None, time.monotonic()
         while time.monotonic() < end:
-            items = self.get(WATCHED)
+            items = self.get(*WATCHED)
             now = {(i["kind"], i["metadata"]["uid"]): i["metadata"]["resourceVersion"] for i in items}
             if now != before or not done(items):
                 before, since = now, time.monotonic()
@@ -110,7 +115,7 @@ class World:
     def events(self):
         """By namespace: the operator's events as {(kind, name): {"type reason": message}}."""
         spaces = {}
-        for event in self.get("events"):
+        for event in self.get(EVENTS):
             if event["source"].get("component", "").startswith("dynamo"):
                 about = event["involvedObject"]
                 space = spaces.setdefault(about["namespace"], {})
@@ -130,27 +135,25 @@ class World:
 
     def snapshot(self):
         spaces = {}
-        for item in self.get(WRITTEN + ",dynamographdeployments"):
+        for item in self.get(*WRITTEN, GRAPHS):
             space = spaces.setdefault(item["metadata"]["namespace"], {})
             space[item["kind"], item["metadata"]["name"]] = item
         return spaces
 
     def mark_pods_ready(self):
-        mark_pods_ready(self.kube, {capture["namespace"] for capture, _ in self.captures.values()})
+        mark_pods_ready(self.api, {capture["namespace"] for capture, _ in self.captures.values()})
 
 
-def mark_pods_ready(kube, spaces):
+def mark_pods_ready(api, spaces):
     """Does what kubelets would do if there were nodes."""
-    configuration = client.Configuration()
-    config.load_kube_config(kube.kubeconfig, client_configuration=configuration)
-    core = client.CoreV1Api(client.ApiClient(configuration))
     ready = {"status": {"phase": "Running", "conditions": [
         {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for kind in ("Initialized", "ContainersReady", "Ready", "PodScheduled")]}}
-    for pod in core.list_pod_for_all_namespaces().items:
-        if pod.metadata.namespace in spaces and pod.status.phase != "Running":
-            with contextlib.suppress(client.ApiException):  # it may be gone by now
-                core.patch_namespaced_pod_status(pod.metadata.name, pod.metadata.namespace, ready)
+    for pod in api.items("/api/v1/pods"):
+        metadata = pod["metadata"]
+        if metadata["namespace"] in spaces and pod["status"]["phase"] != "Running":
+            with contextlib.suppress(NotFound):  # it may be gone by now
+                api.patch(f'/api/v1/namespaces/{metadata["namespace"]}/pods/{metadata["name"]}/status', ready)
 
 
 @contextlib.contextmanager

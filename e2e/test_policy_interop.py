@@ -4,6 +4,7 @@ the words of 1.4.2's Formula lines."""
 
 import http.client
 import json
+import random
 import re
 import threading
 
@@ -84,19 +85,19 @@ def own(number, n):
     return [number // 6000, number % 6000, *((number + i) % 6000 for i in range(n - 2))]
 
 
-def side_by_side(stack, python, workers, *weights):
+def side_by_side(stack, python, workers, *weights, n_workers=2):
     """Workers of the reference's with our frontend and its own, both serving: the two, and the workers' ids."""
     port = free_port()
     theirs = lambda name, *flags: stack.start(
         f"reference-{name}", [python, "-m", f"dynamo.{name}", "--discovery-backend", "file", "--request-plane", "tcp",
                               "--event-plane", "zmq", *flags],
         HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", DYN_LOG="info,dynamo_kv_router=debug", DYN_SDK_DISABLE_ANSI_LOGGING="1")
-    theirs("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--num-workers", "2", *workers)
+    theirs("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--num-workers", n_workers, *workers)
     stack.frontend("--router-mode", "kv", "--router-policy", "dynamo-1.x", *weights, DYN_EVENT_PLANE="zmq",
-                   DYN_KV_EVENTS="true", DYN_DISCOVERY_BACKEND="file")
+                   DYN_DISCOVERY_BACKEND="file", **({} if "--no-router-kv-events" in weights else {"DYN_KV_EVENTS": "true"}))
     reference = theirs("frontend", "--http-host", "127.0.0.1", "--http-port", port, "--router-mode", "kv", *weights)
-    until("both workers are found", lambda: stack.workers() == 2)
-    stack.ready(2)
+    until("both workers are found", lambda: stack.workers() == n_workers)
+    stack.ready(n_workers)
     fronts = [Front(stack.front, stack.port), Front(reference, port)]
     until("both serve", lambda: all(front.serves() for front in fronts))
     return fronts, sorted(stack.instances())
@@ -169,3 +170,24 @@ def test_formula_lines_are_those_of_1x(stack, newer):
             thread.join()
         return "decay: 1.000" not in ours[first] and ours == theirs and "decay: 1.000" in ours[second]
     until("both have decided while it computes", decayed)
+
+
+def test_predictions_last_while_there_is_room_as_in_1x(stack):
+    """Without events, policy lru: what of each prompt a worker of 64 blocks is believed to hold."""
+    lru = ["--no-router-kv-events", "--router-approximate-cache-policy", "lru"]
+    fronts, _ = side_by_side(stack, reference_python("1.6.1"), ["--num-gpu-blocks-override", "64"],
+                             *lru, "--router-ttl-secs", "0.01", n_workers=1)
+    score = re.compile(r"Selected worker.* logit[:=] ?([\d.]+)")
+
+    def scored(front, prompt):
+        log = front.process.log()
+        front.ask(prompt)
+        return float(score.search(front.process.log()[len(log):]).group(1))
+    chance = random.Random(1)
+    stems = [own(300 + i, 12 * BLOCK) for i in range(3)]
+    prompts = [chance.choice(stems)[:chance.randrange(1, 13) * BLOCK] +
+               own(4000 + chance.randrange(6), chance.randrange(8) * BLOCK + chance.choice([2, 3, BLOCK])) for _ in range(150)]
+    # One after the other: ours believes the worker's usage figures, too, and that has to have room for one of them alone.
+    ours, theirs = ([scored(front, prompt) for prompt in prompts] for front in fronts)
+    assert ours == pytest.approx(theirs, abs=0.001)
+    assert len(set(ours)) > 20

@@ -2,6 +2,7 @@
 """Several frontends over the same workers: what one places, the others book."""
 
 import collections
+import contextlib
 import copy
 import http.client
 import json
@@ -11,18 +12,41 @@ import time
 
 import pytest
 
-from conftest import free_port, reference_python
-from stack import COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, SOON, Stack, decision_for, until, words
+from reference_router import BOOKINGS, HEARD, REFUSED, ROUTERS, VERSIONS, Theirs
+from stack import CHAT, COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, SOON, Stack, decision_for, until, words
+from test_routing import worker_of
 
-BOOKINGS = "commutator_router_replica_bookings"
-ROUTERS = "commutator_router_replica_routers"
-HEARD = "commutator_router_replica_heard_total"
 PREFILL = "dynamo_frontend_worker_active_prefill_tokens"
 
 
+class Brokerless(Stack):
+    """A stack whose events go over ZeroMQ, from each to each: publishers are found by their records."""
+
+    def __init__(self, folder):
+        super().__init__(folder, events=False)
+
+    def start(self, name, command, **env):
+        return super().start(name, command, **{**env, "DYN_EVENT_PLANE": "zmq", "DYN_KV_EVENTS": "true"})
+
+    def channels(self):
+        """[(topic, endpoint or None, publisher, record)] of this stack's routers."""
+        found = []
+        for path in (self.kv / "v1/event_channels").glob("*"):
+            with contextlib.suppress(OSError, ValueError):  # it goes, or is half written
+                record = json.loads(path.read_text())
+                scope = record.get("scope", {}).get("endpoint", {})
+                found.append((record["topic"], scope.get("name"), record["instance_id"], record))
+        workers = set(self.instances())
+        return [channel for channel in found if channel[2] not in workers]
+
+
+PLANES = {"nats": Stack, "zmq": Brokerless}
+on_both_planes = pytest.mark.parametrize("stack", PLANES, indirect=True)
+
+
 @pytest.fixture
-def stack(tmp_path):
-    with Stack(tmp_path) as stack:
+def stack(tmp_path, request):
+    with PLANES[getattr(request, "param", "nats")](tmp_path) as stack:
         yield stack
 
 
@@ -42,6 +66,7 @@ def pair(stack, *flags, speedup=50, **env):
     return stack, twin
 
 
+@on_both_planes
 def test_what_one_places_the_other_books(stack):
     one, two = pair(stack, speedup=0.05)
     slow = threading.Thread(target=lambda: one.chat(words(600), max_tokens=1))
@@ -86,6 +111,7 @@ def test_who_has_the_key_knows_equal_prompts(stack):
     stream.close()
 
 
+@on_both_planes
 def test_a_killed_router_loses_its_bookings(stack):
     one, two = pair(stack)
     streams = [two.stream(words(100, seed=i), max_tokens=100000, ignore_eos=True) for i in range(3)]
@@ -97,6 +123,7 @@ def test_a_killed_router_loses_its_bookings(stack):
     assert not one.metric(PREFILL)
 
 
+@on_both_planes
 def test_a_router_that_leaves_says_so(stack):
     one, two = pair(stack)
     assert two.front.stop() == 0
@@ -104,6 +131,7 @@ def test_a_router_that_leaves_says_so(stack):
     until("it is known to be gone", lambda: one.metric(ROUTERS) == 0, 6)  # silence would tell after 7 to 10 s
 
 
+@on_both_planes
 def test_the_sync_is_switched_while_running(stack, tmp_path):
     routing = tmp_path / "routing"
     routing.write_text("DYN_ROUTER_REPLICA_SYNC=false\n")
@@ -130,6 +158,31 @@ def test_news_of_room_wakes_the_queue(stack):
     waits.join()
 
 
+SESSIONS = ("--router-session-affinity-ttl-secs", "3600")
+SESSIONS_HEARD = "commutator_router_replica_sessions_heard_total"
+
+
+def of_session(stack, name):
+    """The worker that ours gives the session."""
+    answer = stack.request("POST", CHAT, stack.body(words(30, seed=7), max_tokens=1), {"X-Dynamo-Session-ID": name})
+    assert answer.status == 200, answer.body
+    return worker_of(stack, answer)
+
+
+@on_both_planes
+def test_a_session_keeps_its_worker_at_every_router(stack):
+    stack.up("--router-mode", "kv", "--router-replica-sync", *SESSIONS, workers=4, DYN_LOG=ROUTED_LOG)
+    two = another(stack, "--router-replica-sync", *SESSIONS, workers=4, DYN_LOG=ROUTED_LOG)
+    for one in (stack, two):
+        until("they know of each other", lambda one=one: one.metric(ROUTERS) == 1)
+    homes = {f"s{i}": of_session(stack, f"s{i}") for i in range(8)}
+    until("they are told", lambda: (two.metric(SESSIONS_HEARD, outcome="applied") or 0) >= 16)  # bound and given back
+    assert {name: of_session(two, name) for name in homes} == homes
+    assert len(set(homes.values())) > 1
+    until("and told back", lambda: (stack.metric(SESSIONS_HEARD, outcome="applied") or 0) >= 16)
+    assert not two.metric(HEARD, outcome="bad") and not stack.metric(HEARD, outcome="bad")
+
+
 def burst(routers, n, seconds):
     """Sends n prompts that have nothing in common, spread over the routers and the time, and reads every answer."""
     connections = []
@@ -151,6 +204,7 @@ def burst(routers, n, seconds):
         connection.close()
 
 
+@on_both_planes
 def test_three_routers_spread_a_burst(stack):
     """No worker gets more than 1.5 times its fair share of 300 requests in 100 ms."""
     stack.up("--router-mode", "kv", "--router-replica-sync", workers=8, DYN_LOG=ROUTED_LOG)
@@ -166,48 +220,38 @@ def test_three_routers_spread_a_burst(stack):
 
 # --- beside the reference ---
 
-# Flags of discovery, by version.
-VERSIONS = {"0.9.0": ["--store-kv", "file"],
-            "1.6.1": ["--discovery-backend", "file"]}
+@pytest.mark.parametrize("stack", ["zmq"], indirect=True)
+def test_every_publisher_has_a_record_while_the_router_runs(stack):
+    stack.mocker("--is-prefill-worker")
+    stack.up("--router-mode", "kv", "--router-replica-sync", *SESSIONS)
+    until("both pools are there", lambda: stack.workers("prefill") == 1)
+    of_pool = [("active_sequences_events", None), ("active_sequences_events", "generate"), ("commutator_router_presence", None),
+               ("kv-hit-rate", None), ("kv_metrics", None), ("session_affinity_events", "generate")]
+    channels = until("they are published", lambda: len(stack.channels()) == 2 * len(of_pool) and stack.channels())
+    assert sorted((topic, endpoint or "") for topic, endpoint, *_ in channels) == sorted(
+        (topic, endpoint or "") for topic, endpoint in 2 * of_pool)
+    ids = {publisher for _, _, publisher, _ in channels}
+    assert len(ids) == len(channels) and max(ids) < 1 << 53, "as JSON of the Kubernetes API can hold them"
+    assert {record["transport"]["kind"] for *_, record in channels} == {"Zmq"}
+    workers = set(stack.instances())
+    assert stack.front.stop() == 0
+    stack.front.killed = True
+    assert not [path for path in (stack.kv / "v1/event_channels").glob("*")
+                if json.loads(path.read_text())["instance_id"] not in workers]
 
 
-class Theirs:
-    """A frontend of the reference with replica sync, in our stack."""
-
-    def __init__(self, stack, version, plane="nats"):
-        python = reference_python(version)
-        self.port = free_port()
-        self.process = stack.start("reference-frontend", [
-            python, "-m", "dynamo.frontend", *VERSIONS[version], "--request-plane", "tcp", "--http-host",
-            "127.0.0.1", "--http-port", self.port, "--event-plane", plane, "--router-mode", "kv",
-            "--router-replica-sync"], HF_HUB_OFFLINE="1", DYN_EVENT_PLANE=plane, PYTHONUNBUFFERED="1", DYN_LOG="info",
-            DYN_SDK_DISABLE_ANSI_LOGGING="1")
-        until("it serves", lambda: self.ask([5, 6, 7])[0] == 200)
-
-    def ask(self, prompt, **more):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            body = {"model": MODEL, "max_tokens": 2, "prompt": prompt, **more}
-            connection.request("POST", COMPLETIONS, json.dumps(body), {"content-type": "application/json"})
-            response = connection.getresponse()
-            return response.status, response.read()
-        except OSError as error:
-            return 0, str(error)
-
-    def decode_blocks(self):
-        """Of the last Formula line; 1.6 tells the sum only, to which a prompt of three tokens adds less than a block."""
-        found = re.findall(r"(?:Formula for worker_id=.* = [\d.]+ \* [\d.]+ \+ |Selected worker .* logit=)([\d.]+)",
-                           self.process.log())
-        return float(found[-1]) if found else None
+def plane_of(stack):
+    return "zmq" if isinstance(stack, Brokerless) else "nats"
 
 
+@on_both_planes
 @pytest.mark.parametrize("version", VERSIONS)
 def test_beside_a_frontend_of_the_reference(stack, version):
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.start_nats("-js", "-sd", stack.folder / "jetstream")  # 0.9.0 does not start without
     stack.mocker(speedup=2)
     stack.frontend("--router-mode", "kv", "--router-replica-sync")
     stack.ready(1)
-    theirs = Theirs(stack, version)
+    theirs = Theirs(stack, version, plane_of(stack))
     # Its tracker comes to know the worker some seconds after it serves.
     until("it is heard", lambda: theirs.ask([5, 6, 7])[0] == 200 and stack.metric(HEARD, outcome="applied"))
     assert stack.metric(ROUTERS) == 1
@@ -229,16 +273,58 @@ def test_beside_a_frontend_of_the_reference(stack, version):
     stream.close()
     until("ours is freed there", lambda: theirs.ask([5, 6, 8])[0] == 200 and theirs.decode_blocks() < 5)
     assert not stack.metric(HEARD, outcome="bad")
+    assert not re.search(REFUSED, theirs.process.log()), re.findall(f".*{REFUSED}.*", theirs.process.log())
+
+    # It goes: what it had placed is gone with it.
+    long = threading.Thread(target=lambda: theirs.ask([1000 + i for i in range(320)], max_tokens=3000, ignore_eos=True))
+    long.start()
+    until("theirs is booked", lambda: stack.metric(BOOKINGS) == 1)
+    theirs.kill()
+    until("it is gone", lambda: stack.metric(BOOKINGS) == 0 and stack.metric(ROUTERS) == 0, SOON)
+    long.join()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_hears_a_frontend_of_the_reference_over_zmq(stack, version):
-    """There it hears others, whose channels discovery tells, and 1.x sends several events at once."""
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")  # 0.9.0 does not start without
-    stack.mocker(speedup=2, DYN_EVENT_PLANE="zmq")
-    stack.frontend("--router-mode", "kv", "--router-replica-sync", DYN_EVENT_PLANE="zmq")
+@on_both_planes
+def test_between_frontends_of_both_generations(stack):
+    """Each is told in its words: neither hears what it would refuse, nor anything twice."""
+    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.mocker(speedup=2)
+    stack.frontend("--router-mode", "kv", "--router-replica-sync")
     stack.ready(1)
-    theirs = Theirs(stack, version, "zmq")
-    until("it is heard", lambda: theirs.ask([5, 6, 7])[0] == 200 and stack.metric(HEARD, outcome="applied"))
-    until("it is freed", lambda: stack.metric(BOOKINGS) == 0)
+    all_of_theirs = [Theirs(stack, version, plane_of(stack)) for version in VERSIONS]
+    asked = lambda prompt: all(theirs.ask(prompt)[0] == 200 for theirs in all_of_theirs)
+    until("both are heard", lambda: asked([5, 6, 7]) and stack.metric(ROUTERS) == 2)
+    stream = stack.stream(words(400), max_tokens=100000, ignore_eos=True)
+    next(stream.events)
+    loads = lambda: [theirs.decode_blocks() for theirs in all_of_theirs]
+    until("it counts at both, once", lambda: asked([5, 6, 7]) and all(15 < load < 25 for load in loads()))
+    stream.close()
+    until("it is freed at both", lambda: asked([5, 6, 8]) and all(load < 5 for load in loads()))
+    assert not stack.metric(HEARD, outcome="bad")
+    assert not any(re.search(REFUSED, theirs.process.log()) for theirs in all_of_theirs)
+
+
+@on_both_planes
+def test_a_session_keeps_its_worker_at_a_frontend_of_the_reference(stack):
+    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    for _ in range(4):
+        stack.mocker(speedup=2)
+    stack.frontend("--router-mode", "kv", "--router-replica-sync", *SESSIONS, DYN_LOG=ROUTED_LOG)
+    stack.ready(4)
+    theirs = Theirs(stack, "1.6.1", plane_of(stack), *SESSIONS)
+
+    def of_theirs(name, n=3):
+        status, answer = theirs.ask(list(range(n)), {"X-Dynamo-Session-ID": name},
+                                    nvext={"extra_fields": ["worker_id"]})
+        assert status == 200, answer
+        return json.loads(answer)["nvext"]["worker_id"]["decode_worker_id"]
+    # Theirs in ours. What it binds before its publisher is there, nobody hears.
+    until("it is heard", lambda: of_theirs("first") and stack.metric(SESSIONS_HEARD, outcome="applied"))
+    homes = {f"t{i}": of_theirs(f"t{i}", 40 * (i + 1)) for i in range(6)}
+    until("they are told", lambda: (stack.metric(SESSIONS_HEARD, outcome="applied") or 0) >= 14)
+    assert {name: of_session(stack, name) for name in homes} == homes
+    # Ours in theirs.
+    homes = {f"o{i}": of_session(stack, f"o{i}") for i in range(6)}
+    assert len(set(homes.values())) > 1
+    assert {name: of_theirs(name) for name in homes} == homes
     assert not stack.metric(HEARD, outcome="bad")

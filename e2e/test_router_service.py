@@ -4,18 +4,19 @@
 import contextlib
 import copy
 import json
-import os
 import re
 import socket
 import subprocess
 import threading
 
+import msgspec
 import pytest
 
 import fake_worker
+import file_store
 import plane_caller
 from conftest import program, reference_python
-from stack import MODEL, Stack, decisions_of, until
+from stack import MODEL, SOON, Stack, decisions_of, until
 
 BLOCK = 16
 
@@ -176,7 +177,6 @@ def test_another_worker_takes_over_before_the_first_item(eventless, behaviour):
             assert len(plane_caller.call(eventless.generate, request(prompt(100 + seed)))) == 3 + 1
             if seed > 5 and eventless.metric("commutator_router_retries_total") > 0:
                 break
-            fake.touch()
         else:
             pytest.fail("the bad worker was never tried")
     finally:
@@ -354,16 +354,16 @@ def behind_a_frontend(stack, *flags):
     card["card_json"].update(display_name="routed", slug="routed")
     path = kv / "v1/mdc" / f"dynamo%2Frouter%2Fgenerate%2F{router_id:x}"
     path.write_text(json.dumps(card))
+    routed = file_store.Living(path)
     router_port = stack.port
     stack.frontend("--router-mode", "round-robin", *flags)
     try:
         until("both models are served", lambda: sorted(stack.models()) == [MODEL, "routed"])
-        os.utime(path)
         yield
         assert not stack.loads()
         assert stack.front.stop() == 0
     finally:
-        path.unlink()
+        routed.close()
         stack.front, stack.port = None, router_port
 
 
@@ -414,15 +414,18 @@ def test_requests_wait_for_room(tmp_path):
         assert stack.metric(pending) == 0
 
 
-def test_shares_what_it_places_with_a_frontend(tmp_path):
+@pytest.mark.parametrize("plane", ["nats", "zmq"])
+def test_shares_what_it_places_with_a_frontend(tmp_path, plane):
     with RouterStack(tmp_path) as stack:
-        stack.start_nats()
-        stack.mocker(workers=1)
-        stack.route("--router-replica-sync")
+        if plane == "nats":
+            stack.start_nats()
+        events = {"DYN_EVENT_PLANE": plane, "DYN_KV_EVENTS": "true"}
+        stack.mocker(workers=1, **events)
+        stack.route("--router-replica-sync", **events)
         stack.ready(1)
         front = copy.copy(stack)
         front.__class__ = Stack
-        front.frontend("--router-mode", "kv", "--router-replica-sync")
+        front.frontend("--router-mode", "kv", "--router-replica-sync", **events)
         front.ready(1)
         until("they know of each other", lambda: front.metric("commutator_router_replica_routers") == 1
               and stack.metric("commutator_router_replica_routers") == 1)
@@ -432,6 +435,36 @@ def test_shares_what_it_places_with_a_frontend(tmp_path):
         front.chat("Hello")
         until("and the other way round",
               lambda: stack.metric("commutator_router_replica_heard_total", outcome="applied") == 3)
+
+
+def told_blocks(folder, *flags):
+    """What a router with replica sync calls the blocks of a prompt of eight."""
+    folder.mkdir()
+    with RouterStack(folder) as stack:
+        stack.start_nats()
+        stack.mocker(workers=1)
+        stack.route("--router-replica-sync", *flags)
+        stack.ready(1)
+        with socket.create_connection(("127.0.0.1", stack.nats_port)) as link, link.makefile("rb") as lines:
+            link.sendall(b'CONNECT {"verbose":false}\r\nSUB *.*.*.*.active_sequences_events 1\r\nPING\r\n')
+            while lines.readline() != b"PONG\r\n":
+                pass
+            plane_caller.call(stack.generate, request(prompt(9)))
+            line = lines.readline()
+            while not line.startswith(b"MSG "):
+                line = lines.readline()
+            event = msgspec.msgpack.decode(msgspec.msgpack.decode(lines.read(int(line.split()[-1])))["payload"])
+    return event["data"]["AddRequest"]["token_sequence"]
+
+
+def test_blocks_have_keyed_names(tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    keyed = ["--router-tracking-hash", "keyed-xxh3-v1", "--router-tracking-key-id", "1",
+             "--router-tracking-key-file", key]
+    names = [told_blocks(tmp_path / str(i), *flags) for i, flags in enumerate(([], keyed, keyed))]
+    assert [len(set(blocks)) for blocks in names] == [8] * 3
+    assert names[1] == names[2] and not set(names[0]) & set(names[1])
 
 
 def test_decisions_are_remembered_and_recorded(tmp_path):
@@ -464,7 +497,7 @@ def test_health_metrics_and_the_end(eventless):
     assert eventless.metric("dynamo_component_requests_total", dynamo_component="router") == 1
     eventless.router.terminate()
     until("its records are gone", lambda: not plane_caller.address_of(eventless.kv, "dynamo", "router", "generate"))
-    assert eventless.router.popen.wait(20) == 0
+    assert eventless.router.end(SOON) == 0
 
 
 @pytest.mark.parametrize("flags, why", [
@@ -472,8 +505,9 @@ def test_health_metrics_and_the_end(eventless):
     (["--endpoint", "generate"], "namespace.component.endpoint"),
     (["--endpoint", "a.b.c", "--block-size", "0"], "block-size"),
     (["--endpoint", "a.b.c", "--http-port", "1"], "unknown option"),
+    (["--endpoint", "a.b.c", "--router-tracking-hash", "keyed-xxh3-v1"], "needs --router-tracking-key-file"),
 ])
 def test_bad_options_are_named(tmp_path, flags, why):
     with Stack(tmp_path, events=False) as stack:
         process = stack.start("router", [program("dynamo-router"), "route", *flags])
-        assert process.popen.wait(10) == 1 and why in process.log()
+        assert process.end() == 1 and why in process.log()

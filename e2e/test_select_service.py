@@ -4,11 +4,10 @@
 import collections
 import concurrent.futures
 import json
-import socket
 
 import pytest
 
-from conftest import reference_python
+from conftest import free_port, reference_python
 from stack import until
 from test_index_service import BLOCK, REFERENCES, Service, engines, serve, stack, tokens  # noqa: F401: fixtures
 
@@ -284,23 +283,47 @@ def test_a_session_stays_with_its_worker(stack):
     assert reserve(session_id="t") == third
 
 
+def keyed(stack, name="key"):
+    key = stack.folder / name
+    key.write_bytes(name.encode().ljust(32, b"k"))
+    return ["--router-tracking-hash", "keyed-xxh3-v1", "--router-tracking-key-id", "1", "--router-tracking-key-file", key]
+
+
+def test_blocks_have_keyed_names(stack):
+    """Those that 1.6.1 gives them with the same key."""
+    services = [serve(stack, "select", *keyed(stack)), start_reference(stack, "1.6.1", *keyed(stack)),
+                serve(stack, "select", *keyed(stack, "other")), serve(stack, "select")]
+    for more in ({}, {"lora_name": "a"}, {"cache_salt": "c"}, {"lora_name": "a", "cache_salt": "c"},
+                 {"routing_group": "g"}):
+        names = []
+        for who in services:
+            who.post("/workers", worker(1, None, routing_group=more.get("routing_group", "default")), 201)
+            names.append(who.post("/select_and_reserve", ask(tokens(3), **more))["sequence_hashes"])
+            who.call("DELETE", "/workers/1")
+        assert names[0] == names[1]
+        assert len(set(map(tuple, names))) == 3, more
+
+
 # --- against the reference ---
 
-@pytest.fixture(params=REFERENCES)
-def reference(stack, request):
-    python = reference_python(request.param)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = stack.start("reference", [python, "-m", "dynamo.select_service", "--port", port])
+def start_reference(stack, version, *flags, module="select_service"):
+    port = free_port()
+    process = stack.start("reference", [reference_python(version), "-m", f"dynamo.{module}", "--port", port, *flags])
     service = Service(stack, process, port)
 
     def answers():
         try:
-            return service.get("/health")
+            service.get("/health")
+            return True
         except OSError:
-            return None
+            return False
     until("it answers", answers)
     return service
+
+
+@pytest.fixture(params=REFERENCES)
+def reference(stack, request):
+    return start_reference(stack, request.param)
 
 
 def steps(engines):
@@ -325,11 +348,21 @@ def steps(engines):
         ("POST", "/reservations", ask(prompt, selection_id="e", worker_id=2)),
         ("POST", "/reservations", ask(prompt, selection_id="e", worker_id=2)),
         ("POST", "/reservations", ask(prompt, selection_id="f", worker_id=99)),
+        ("POST", "/reservations", ask(prompt, selection_id="g", worker_id=2, effective_prefill_tokens=100)),
+        ("POST", "/reservations", ask(prompt, selection_id="h", worker_id=2, effective_prefill_tokens=5)),
+        ("POST", "/reservations", ask(tokens(3), selection_id="i", worker_id=1, effective_prefill_tokens=12)),
+        ("POST", "/select", ask(prompt, pinned_worker={"worker_id": 2})),
+        ("POST", "/select", ask(prompt, router_config_override={"overlap_score_weight": -1})),
+        ("POST", "/select", ask(prompt, router_config_override={"router_temperature": -1})),
         ("GET", "/loads", None), ("POST", "/potential_loads", ask(prompt)), ("POST", "/overlap_scores", ask(prompt)),
         ("POST", "/select", ask(prompt, allowed_worker_ids=[2])),
         ("POST", "/reservations/r/prefill_complete", None), ("POST", "/reservations/x/prefill_complete", None),
         ("POST", "/reservations/r/output_block", {"decay_fraction": 2}), ("GET", "/loads", None),
-        ("DELETE", "/reservations/r", None), ("GET", "/loads", None),
+        *(("POST", f"/reservations/{name}/output_block", body) for name in ("r", "x")
+          for body in ("{bad", "[]", {}, {"decay_fraction": "x"}, {"decay_fraction": -1}, {"decay_fraction": 0.5})),
+        ("GET", "/loads", None), ("DELETE", "/reservations/r", None), ("GET", "/loads", None),
+        *(("PATCH", f"/workers/{name}", body) for name in (2, 99)
+          for body in ("{bad", "[]", {"block_size": "x"}, {"worker_id": 5}, {"no": 1})),
         ("PATCH", "/workers/1", {"block_size": 8}), ("PATCH", "/workers/99", {}),
         ("PUT", "/select", {}), ("GET", "/nope", None), ("POST", "/select", "{bad"),
         ("DELETE", "/workers/2", None),

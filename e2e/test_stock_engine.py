@@ -159,8 +159,8 @@ def test_a_prompt_goes_where_its_cache_is(stack):
     ids = stack.instances()
     for seed in range(6): # pinned, as the prompts begin with the same block
         stack.chat(words(300, seed), {"x-worker-instance-id": str(ids[seed % 2])})
-        until("its blocks are known", lambda: stack.metric("dynamo_component_kv_cache_events_applied", status="ok",
-                                                            event_type="stored") >= seed + 1)
+        until("its blocks are known", lambda: (stack.metric("dynamo_component_kv_cache_events_applied", status="ok",
+                                                            event_type="stored") or 0) >= seed + 1)
         where[seed] = routed(stack)[-1][1]
     assert where == {seed: ids[seed % 2] for seed in range(6)}
     for seed in reversed(range(6)):
@@ -181,8 +181,8 @@ def test_what_was_cached_before_we_came_is_known(stack):
     other = Engine(stack)
     engine.ask(CHAT, stack.body(words(300)))
     serve(stack, [engine, other], "--router-mode", "kv")
-    until("the replay has come", lambda: stack.metric("dynamo_component_kv_cache_events_applied", status="ok",
-                                                      event_type="stored") >= 1)
+    until("the replay has come", lambda: (stack.metric("dynamo_component_kv_cache_events_applied", status="ok",
+                                                      event_type="stored") or 0) >= 1)
     assert stack.chat(words(300)).usage["prompt_tokens_details"]["cached_tokens"] >= CACHED
 
 
@@ -220,8 +220,8 @@ def test_an_engine_tokenizes(stack, tmp_path):
     serve(stack, engines, "--router-mode", "kv")
     assert "an engine tokenizes prompts" in json.dumps(stack.get("/health").json["notes"])
     stack.chat(words(300))
-    until("its blocks are known", lambda: stack.metric("dynamo_component_kv_cache_events_applied", status="ok",
-                                                        event_type="stored") >= 1)
+    until("its blocks are known", lambda: (stack.metric("dynamo_component_kv_cache_events_applied", status="ok",
+                                                        event_type="stored") or 0) >= 1)
     assert stack.chat(words(300)).usage["prompt_tokens_details"]["cached_tokens"] >= CACHED
     assert routed(stack)[-1][2] >= CACHED // 16
     assert stack.decisions() == {"kv": 2}
@@ -326,8 +326,8 @@ def test_the_load_that_an_engine_reports(stack):
     thread = threading.Thread(target=others)
     thread.start()
     until("its load is known", lambda: stack.metric("commutator_engine_requests", state="running") == 1)
-    until("its cache is known", lambda: stack.metric("commutator_engine_kv_usage") > 0.03)
-    until("the scheduler knows", lambda: stack.metric("dynamo_frontend_worker_active_decode_blocks") >= 30)
+    until("its cache is known", lambda: (stack.metric("commutator_engine_kv_usage") or 0) > 0.03)
+    until("the scheduler knows", lambda: (stack.metric("dynamo_frontend_worker_active_decode_blocks") or 0) >= 30)
     engine.process.kill()
     thread.join(30)
     until("its load is forgotten", lambda: not stack.metric("dynamo_frontend_worker_active_decode_blocks"))
@@ -407,6 +407,24 @@ def test_any_openai_server(stack):
             assert {key.lower(): value for key, value in headers.items()}["authorization"] == "Bearer k"
 
 
+def test_embeddings(stack):
+    """Of an engine that has them, under its own words, and of one that says it has none."""
+    whole = {"object": "list", "model": MODEL, "usage": {"prompt_tokens": 2, "total_tokens": 2},
+             "data": [{"object": "embedding", "index": i, "embedding": [0.125, -1]} for i in range(2)]}
+    with FakeEngine({"/v1/embeddings": (200, whole)}) as engine:
+        serve(stack, [engine], "--router-mode", "kv")
+        asked = {"model": MODEL, "input": ["a", "b"], "encoding_format": "float", "dimensions": 2}
+        answer = stack.request("POST", "/v1/embeddings", {**asked, "nvext": {"annotations": []}})
+        assert answer.status == 200 and answer.json == whole
+        assert [(path, body) for path, _, body in engine.requests()] == [("/v1/embeddings", asked)]
+        assert stack.metric("dynamo_frontend_requests_total", endpoint="embeddings", status="success") == 1
+        assert stack.metric("dynamo_frontend_input_sequence_tokens_count") == 1
+        assert not stack.metric("dynamo_frontend_output_tokens_total")
+        engine.answers["/v1/embeddings"] = (400, {"error": {"message": "no embeddings here", "code": 400}})
+        answer = stack.request("POST", "/v1/embeddings", asked)
+        assert answer.status == 400 and "no embeddings here" in answer.json["error"]["message"]
+
+
 def test_a_busy_engine_is_left_for_another(stack):
     busy = (503, {"error": {"message": "no"}})
     with FakeEngine({CHAT: busy}) as one, FakeEngine() as other:
@@ -452,8 +470,8 @@ def test_ready_pods_are_found(tmp_path, api):
         graph.ready(1)
         assert graph.instances() == [0x43710F49C0CFF]  # named by its pod, as a worker of Dynamo
         graph.chat(words(300))
-        until("its blocks are known", lambda: graph.metric("dynamo_component_kv_cache_events_applied", status="ok",
-                                                            event_type="stored") >= 1)
+        until("its blocks are known", lambda: (graph.metric("dynamo_component_kv_cache_events_applied", status="ok",
+                                                            event_type="stored") or 0) >= 1)
         slice_of(graph, engines["worker-1"], address, "worker-1", True)
         graph.ready(2)
         assert graph.chat(words(300)).usage["prompt_tokens_details"]["cached_tokens"] >= CACHED

@@ -32,8 +32,8 @@ FAILURES = (jinja2.exceptions.TemplateError, TypeError, ValueError, LookupError,
 
 
 @pytest.fixture(scope="session")
-def lib(tmp_path_factory):
-    return binding.build(tmp_path_factory.mktemp("token"))
+def lib():
+    return binding.build()
 
 
 class Generation(Extension):

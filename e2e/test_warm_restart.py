@@ -57,7 +57,7 @@ def test_what_came_after_the_file_was_written_is_asked_for(stack):
     later = [token + 9000 for token in PROMPT]
     assert cached(stack, later) == 0
     until("its blocks are indexed",
-          lambda: stack.metric("commutator_router_index_blocks", model=MODEL) >= 2 * BLOCKS)
+          lambda: (stack.metric("commutator_router_index_blocks", model=MODEL) or 0) >= 2 * BLOCKS)
     stack.front.kill()
     stack.folder.joinpath("index").glob("*.index").__next__().write_bytes(before)
     again(stack)

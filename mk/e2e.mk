@@ -23,13 +23,14 @@ check-charts: $(VENV_STAMP) $(BIN)/dynamo-operator ## CRDs and charts against an
 # Frontend and workers as processes on loopback: no root, no cluster, eight minutes.
 .PHONY: check-serving reference-venv
 check-serving: $(VENV_STAMP) all reference-venv ## frontend, routing, explanations, worker loss, SDK and interop on loopback
-	$(Q)$(PYTEST) -q $(addprefix e2e/test_,frontend.py routing.py queue.py replicas.py explain.py worker_loss.py sdk.py \
-	    disagg.py router_service.py warm_restart.py migration.py metric_names.py combinations.py index_service.py select_service.py \
-	    slot_service.py interop.py policy_interop.py events.py stock_engine.py bridge.py shutdown.py)
+	$(Q)$(PYTEST) -q $(addprefix e2e/test_,frontend.py routing.py queue.py replicas.py remote_indexer.py explain.py worker_loss.py sdk.py \
+	    disagg.py router_service.py warm_restart.py migration.py metric_names.py combinations.py index_service.py select_service.py select_peers.py \
+	    slot_service.py messages.py interop.py text_workers.py embeddings.py trace.py spans.py tls.py policy_interop.py shared_cache.py events.py stock_engine.py bridge.py devices.py affinity.py shutdown.py)
 
 # Made before the tests enter the cluster's network, where no registry is reachable.
 REFERENCES := 0.9.0 1.4.2 1.6.1
 reference-venv:
 	$(call say,VENV,ai-dynamo $(REFERENCES)){ for v in $(REFERENCES); do e2e/tools/reference-venv $$v || exit 1; done; } >/dev/null || \
 	    echo 'no ai-dynamo here: its tests are left out'
+	$(call say,VENV,mooncake)e2e/tools/mooncake-venv >/dev/null || echo 'no Mooncake here: its test is left out'
 e2e: reference-venv

@@ -9,8 +9,7 @@
 #include "lib/base/json_tree.h"
 #include "lib/net/http_client.h"
 #include "lib/net/http_server.h"
-
-enum { PATIENCE_MS = 20000 };
+#include "lib/net/loop_test.h"
 
 enum behaviour { ANSWER, ANSWER_500, CUT_OFF, ERROR_EVENT, NO_END, SILENCE };
 
@@ -28,16 +27,6 @@ struct rig {
     bool over;
     char *why;
 };
-
-#define UNTIL(rig, condition)                                                                      \
-    do {                                                                                           \
-        uint64_t end_ = clock_now_ns() + PATIENCE_MS * UINT64_C(1000000);                          \
-        while (!(condition)) {                                                                     \
-            if (clock_now_ns() > end_)                                                             \
-                fail_msg("waited in vain for: %s", #condition);                                    \
-            loop_run_once((rig)->loop, 20);                                                        \
-        }                                                                                          \
-    } while (0)
 
 static void on_gone(void *arg)
 {
@@ -166,7 +155,7 @@ static void conversations_send_their_history_again(void **state)
     rig_open(&rig, ANSWER);
     conf = talk_conf_of(&rig);
     talk = talk_start(rig.loop, &conf, rig.score);
-    UNTIL(&rig, rig.over);
+    LOOP_UNTIL(rig.loop, rig.over);
     assert_int_equal(rig.turns[1], 10);
     assert_int_equal(rig.turns[3], 10);
     assert_int_equal(rig.turns[5], 10);
@@ -202,7 +191,7 @@ static void equal_seeds_ask_the_same(void **state)
         conf.concurrency = 1;
         conf.conversations = 1;
         talk = talk_start(rig.loop, &conf, rig.score);
-        UNTIL(&rig, rig.over);
+        LOOP_UNTIL(rig.loop, rig.over);
         buf_put_str(&first[i], buf_str(&rig.last));
         talk_free(talk);
         rig_close(&rig);
@@ -234,7 +223,7 @@ static void every_failure_has_its_kind_and_none_hangs(void **state)
         conf.concurrency = 1;
         conf.conversations = 2;
         talk = talk_start(rig.loop, &conf, rig.score);
-        UNTIL(&rig, rig.over);
+        LOOP_UNTIL(rig.loop, rig.over);
         assert_int_equal(rig.score->n_requests, 2);
         assert_int_equal(rig.score->by_outcome[cases[i].want], 2);
         talk_free(talk);
@@ -255,7 +244,7 @@ static void a_server_that_is_not_there_is_a_failure_too(void **state)
     conf.concurrency = 1;
     conf.conversations = 1;
     talk = talk_start(rig.loop, &conf, rig.score);
-    UNTIL(&rig, rig.over);
+    LOOP_UNTIL(rig.loop, rig.over);
     assert_int_equal(rig.score->by_outcome[LOAD_CONNECT], 1);
     talk_free(talk);
     rig_close(&rig);
@@ -274,14 +263,14 @@ static void stopping_waits_for_what_runs_and_begins_nothing(void **state)
     conf.conversations = 0;
     conf.timeout_ms = 60000;
     talk = talk_start(rig.loop, &conf, rig.score);
-    UNTIL(&rig, rig.held);
+    LOOP_UNTIL(rig.loop, rig.held);
     assert_int_equal(talk_running(talk), 1);
     talk_stop(talk);
     loop_run_once(rig.loop, 0);
     assert_false(rig.over);
     rig.behaviour = ANSWER;
     answer(rig.held, &rig);
-    UNTIL(&rig, rig.over);
+    LOOP_UNTIL(rig.loop, rig.over);
     assert_int_equal(rig.n_requests, 1);
     talk_free(talk);
 
@@ -289,9 +278,9 @@ static void stopping_waits_for_what_runs_and_begins_nothing(void **state)
     rig.behaviour = SILENCE;
     rig.held = NULL;
     talk = talk_start(rig.loop, &conf, rig.score);
-    UNTIL(&rig, rig.held);
+    LOOP_UNTIL(rig.loop, rig.held);
     talk_free(talk);
-    UNTIL(&rig, !rig.held);
+    LOOP_UNTIL(rig.loop, !rig.held);
     rig_close(&rig);
 }
 
@@ -350,7 +339,7 @@ static void a_trace_is_sent_on_its_schedule(void **state)
     (void)state;
     rig_open(&rig, ANSWER);
     replay = replay_of(&rig, f, 10);
-    UNTIL(&rig, rig.over);
+    LOOP_UNTIL(rig.loop, rig.over);
     assert_null(rig.why);
     assert_true(clock_now_ns() - start >= 100000000);
     assert_int_equal(rig.n_requests, 2);
@@ -375,7 +364,7 @@ static void a_bad_line_ends_the_replay_with_its_number(void **state)
     (void)state;
     rig_open(&rig, ANSWER);
     replay = replay_of(&rig, f, 1);
-    UNTIL(&rig, rig.over);
+    LOOP_UNTIL(rig.loop, rig.over);
     assert_non_null(rig.why);
     assert_true(str_starts(str_from(rig.why), STR("line 2: ")));
     assert_int_equal(rig.n_requests, 1);

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """router/token, built as a shared library and called from Python."""
 
+import array
 import ctypes as c
 import json
 import os
 import pathlib
 import shlex
 import subprocess
+import tempfile
+
+from tokens import kept
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BASE = ["arena", "blake3", "buf", "digest", "err", "json_pull", "json_put", "json_tree", "mem", "str"]
@@ -45,18 +49,26 @@ class Detok(c.Structure):
     _fields_ = [("opaque", c.c_uint64 * 64)]  # larger than struct detok
 
 
-def build(folder):
-    """Compiles the sources and opens the result."""
+def build():
+    """Compiles the sources, if no run before did, and opens the result."""
     sources = [ROOT / "lib/base" / f"{name}.c" for name in BASE]
     sources += sorted(p for p in (ROOT / "router/token").glob("*.c")
                       if not p.stem.endswith(("_test", "_fuzz", "_bench")))
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libcjson", "libpcre2-8", "libcrypto"], check=True,
-                           capture_output=True, text=True).stdout
-    out = pathlib.Path(folder) / "token.so"
-    subprocess.run([*shlex.split(os.environ.get("CC", "gcc")), "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{ROOT}",
-                    "-D_GNU_SOURCE", *map(str, sources), *shlex.split(flags), "-lm", "-o", str(out)],
-                   check=True)
-    return Library(c.CDLL(str(out)))
+    libraries = subprocess.run(["pkg-config", "--cflags", "--libs", "libcjson", "libpcre2-8", "libcrypto"], check=True,
+                               capture_output=True, text=True).stdout
+    compiler = shlex.split(os.environ.get("CC", "gcc"))
+    version = subprocess.run([*compiler, "--version"], check=True, capture_output=True).stdout
+    command = [*compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{ROOT}", "-D_GNU_SOURCE", *map(str, sources),
+               *shlex.split(libraries), "-lm"]
+    headers = sorted(p for folder in ("lib/base", "router/token") for p in (ROOT / folder).glob("*.h"))
+    path = kept.made("compiled", lambda: compiled(command), shlex.join(command), version, *sources, *headers)
+    return Library(c.CDLL(str(path)))
+
+
+def compiled(command):
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run([*command, "-o", out.name], check=True)
+        return pathlib.Path(out.name).read_bytes()
 
 
 class Library:
@@ -70,7 +82,7 @@ class Library:
             ("prompt_cache_encode", c.c_int, [ptr, ptr, Str, c.POINTER(Ids), c.POINTER(c.c_size_t * 2), c.POINTER(Err)]),
             ("tokenizer_scratch_new", ptr, [ptr]),
             ("tokenizer_encode", c.c_int, [ptr, ptr, Str, c.POINTER(Ids), c.POINTER(Err)]),
-            ("tokenizer_decode", None, [ptr, c.POINTER(c.c_uint32), c.c_size_t, c.c_bool, c.POINTER(Buf)]),
+            ("tokenizer_decode", None, [ptr, ptr, c.c_size_t, c.c_bool, c.POINTER(Buf)]),
             ("token_ids_done", None, [c.POINTER(Ids)]),
             ("buf_done", None, [c.POINTER(Buf)]),
             ("detok_init", None, [c.POINTER(Detok), ptr, c.POINTER(c.c_uint32), c.c_size_t, c.c_bool]),
@@ -123,9 +135,8 @@ class Tokenizer:
         return out, reuse[1]
 
     def decode(self, ids, skip_special):
-        out = Buf()
-        self.dll.tokenizer_decode(self.t, (c.c_uint32 * len(ids))(*ids), len(ids), skip_special,
-                                  c.byref(out))
+        out, ids = Buf(), array.array("I", ids)
+        self.dll.tokenizer_decode(self.t, *ids.buffer_info(), skip_special, c.byref(out))
         return self.lib.take(out)
 
     def stream(self, prompt, ids):

@@ -3,11 +3,12 @@
 
 import functools
 import io
+import pathlib
 import struct
 
 import sentencepiece
 
-from tokens import shapes
+from tokens import kept, shapes
 
 USUAL = dict(model_type="bpe", vocab_size=2000, hard_vocab_limit=False)
 LLAMA = USUAL | dict(byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
@@ -44,6 +45,11 @@ MODELS = {
 @functools.cache
 def train(name):
     """The bytes of tokenizer.model."""
+    follows_from = sentencepiece.__version__, pathlib.Path(__file__), *shapes.corpus(), name
+    return kept.made("trained", lambda: trained(name), *follows_from).read_bytes()
+
+
+def trained(name):
     out = io.BytesIO()
     lines = [line for text in shapes.corpus() for line in text.split("\n") if line]
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=out, minloglevel=2,

@@ -21,26 +21,39 @@ ODD = [(0, 0x1F), (0x7F, 0x9F), (0x2000, 0x206F), (0xFE00, 0xFE0F), (0x1D400, 0x
 ANY = [(0, 0xD7FF), (0xE000, 0x10FFFF)]
 
 
-def characters(rng, blocks, count):
-    return "".join(chr(rng.randint(*rng.choice(blocks))) for _ in range(count))
+def below(rng, end):
+    """Some number from 0 on, for a third of what randrange() takes: tens of millions are drawn."""
+    return int(rng.random() * end)
+
+
+def pick(rng, some):
+    return some[below(rng, len(some))]
+
+
+def character(rng, blocks):
+    first, last = pick(rng, blocks)
+    return chr(first + below(rng, last - first + 1))
 
 
 def part(rng):
-    kind = rng.randrange(11)
+    kind = below(rng, 11)
     if kind == 0:
-        return " " * rng.randint(1, 9)
-    if kind < 5:
-        return rng.choice([BLANKS, TOKENS, CLUSTERS, CODE][kind - 1])
-    if kind == 5:
-        return rng.choice(SHORT)
+        return " " * (1 + below(rng, 9))
+    if kind < 6:
+        return pick(rng, (BLANKS, TOKENS, CLUSTERS, CODE, SHORT)[kind - 1])
     if kind == 6:
-        return str(rng.randint(0, 10 ** rng.randint(1, 12)))
+        return str(below(rng, 10 ** (1 + below(rng, 12))))
     if kind == 7:
-        return characters(rng, BLOCKS, rng.randint(1, 6))
+        return "".join([character(rng, BLOCKS) for _ in range(1 + below(rng, 6))])
     if kind == 8:
-        return characters(rng, rng.choice([ODD, ANY]), 1)
-    return " ".join(rng.choices(WORDS, k=rng.randint(1, 10)))
+        return character(rng, pick(rng, (ODD, ANY)))
+    return " ".join(rng.choices(WORDS, k=1 + below(rng, 10)))
 
 
 def text(rng):
-    return rng.choice(["", " ", ""]).join(part(rng) for _ in range(rng.randint(1, 12)))
+    return pick(rng, ("", " ", "")).join([part(rng) for _ in range(1 + below(rng, 12))])
+
+
+def ids(rng, size):
+    """Of a vocabulary; half of them are of its first 400, where bytes and special tokens are."""
+    return [below(rng, size if rng.random() < 0.5 else min(size, 400)) for _ in range(1 + below(rng, 20))]

@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import queue
+import select
 import subprocess
 import tempfile
 import time
@@ -11,32 +12,39 @@ PROCESSORS = len(os.sched_getaffinity(0))
 
 
 class End:
-    """How one program ended: exit code (None: it took too long and was killed), seconds, output."""
+    """How one program ended: exit code (None: it took too long and was killed), seconds, those of CPU, output."""
 
-    def __init__(self, command, code, seconds, output):
-        self.command, self.code, self.seconds, self.output = command, code, seconds, output
+    def __init__(self, command, code, seconds, cpu, output):
+        self.command, self.code, self.seconds, self.cpu, self.output = command, code, seconds, cpu, output
+
+    def took(self):
+        return f"{self.seconds:.1f} s, CPU {self.cpu:.1f} s"
 
 
 def run_one(command, limit=None):
     # A file and no pipe: what a program leaves running behind it must not keep us waiting.
     with tempfile.TemporaryFile() as out:
         begin = time.monotonic()
-        code = wait(command, limit, out)
+        code, cpu = wait(command, limit, out)
         out.seek(0)
-        return End(command, code, time.monotonic() - begin, out.read().decode(errors="replace"))
+        return End(command, code, time.monotonic() - begin, cpu, out.read().decode(errors="replace"))
 
 
 def wait(command, limit, out):
+    """Exit code, and the CPU time of the program and of all that it waited for itself."""
     try:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT) as program:
-            try:
-                return program.wait(limit)
-            except subprocess.TimeoutExpired:
+            ended = os.pidfd_open(program.pid)
+            in_time = select.select([ended], [], [], limit)[0]
+            os.close(ended)
+            if not in_time:
                 program.kill()
-                return None
+            _, status, usage = os.wait4(program.pid, 0)
+            program.returncode = os.waitstatus_to_exitcode(status)
+            return program.returncode if in_time else None, usage.ru_utime + usage.ru_stime
     except OSError as e:  # it cannot be started
         out.write(f"{e}\n".encode())
-        return 127
+        return 127, 0.0
 
 
 def pool(jobs=PROCESSORS):

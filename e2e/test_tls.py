@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTPS with the reference's options: whole and streamed answers, clients that must be known, certificates that change.
+And TLS to NATS."""
+
+import http.client
+import json
+import os
+import re
+import socket
+import ssl
+
+import pytest
+
+from conftest import free_port, program, reference_python, run
+from stack import CHAT, MODEL, Stack, until
+
+
+def certificate(folder, name, authority=None):
+    """(certificate, key) of 127.0.0.1, its own authority or of another one."""
+    cert, key = folder / f"{name}.crt", folder / f"{name}.key"
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+        "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", cert, "-keyout", key,
+        *(("-CA", authority[0], "-CAkey", authority[1], "-addext", "basicConstraints=critical,CA:FALSE")
+          if authority else ()))
+    return cert, key
+
+
+def replace(target, source):
+    """As Kubernetes does with a mounted secret: the name points elsewhere at once."""
+    link = target.with_suffix(".new")
+    os.symlink(source, link)
+    os.replace(link, target)
+
+
+def ask(port, trusted, body, known=None):
+    """(status, text) of a chat completion over TLS; an ssl.SSLError or a lost connection is raised."""
+    context = ssl.create_default_context(cafile=trusted)
+    context.set_alpn_protocols(["http/1.1"])
+    if known:
+        context.load_cert_chain(*known)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
+    try:
+        connection.request("POST", CHAT, json.dumps(body), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def chat(content="Hello", **more):
+    return {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": content}], **more}
+
+
+class Secured(Stack):
+    """Ours and, when it is asked for, 1.6.1's frontend, with the same files."""
+
+    def serve(self, *flags, reference=True):
+        self.start_nats("-js")
+        self.mocker("--publish-as", "endpoint")
+        self.port = free_port()
+        self.ours = self.start("frontend", [program("dynamo-frontend"), "--http-host", "127.0.0.1", "--http-port", self.port, *flags])
+        ports = {"ours": self.port}
+        if reference:
+            ports["theirs"] = free_port()
+            self.start("reference-frontend", [
+                reference_python("1.6.1"), "-m", "dynamo.frontend", "--discovery-backend", "file", "--http-host",
+                "127.0.0.1", "--http-port", ports["theirs"], *flags], HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats")
+        return ports
+
+    def check_nothing_leaked(self):
+        assert self.ours.stop() == 0
+
+
+def answers(port, trusted, known=None):
+    try:
+        return ask(port, trusted, chat(), known)[0] == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with Secured(tmp_path) as stack:
+        yield stack
+
+
+def test_answers_over_tls(stack, tmp_path):
+    cert, key = certificate(tmp_path, "one")
+    for name, port in stack.serve("--tls-cert-path", cert, "--tls-key-path", key).items():
+        until(f"{name} answers", lambda: answers(port, cert))
+        status, text = ask(port, cert, chat("word " * 4000))  # more than one record
+        assert status == 200, (name, text[:300])
+        status, text = ask(port, cert, chat(max_tokens=30, stream=True))
+        assert status == 200 and text.count("data: {") >= 30 and text.endswith("data: [DONE]\n\n"), (name, text)
+        plain = socket.create_connection(("127.0.0.1", port))  # who speaks no TLS gets no answer in clear
+        plain.settimeout(60)
+        plain.sendall(b"GET /live HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert b"200" not in plain.recv(4096)
+
+
+def test_clients_that_must_be_known(stack, tmp_path):
+    cert, key = certificate(tmp_path, "one")
+    authority = certificate(tmp_path, "authority")
+    known = certificate(tmp_path, "client", authority)
+    stranger = certificate(tmp_path, "stranger", (cert, key))
+    for name, port in stack.serve("--tls-cert-path", cert, "--tls-key-path", key, "--tls-client-ca-cert-path",
+                                  authority[0]).items():
+        until(f"{name} answers", lambda: answers(port, cert, known))
+        for other in (None, stranger):
+            with pytest.raises(OSError):
+                ask(port, cert, chat(), other)
+
+
+def test_changed_certificates_are_shown(stack, tmp_path):
+    first, second = certificate(tmp_path, "one"), certificate(tmp_path, "two")
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    cert, key = mounted / "tls.crt", mounted / "tls.key"
+    replace(cert, first[0])
+    replace(key, first[1])
+    port = stack.serve("--tls-cert-path", cert, "--tls-key-path", key, reference=False)["ours"]
+    until("it answers", lambda: answers(port, first[0]))
+    replace(cert, second[0])
+    replace(key, second[1])
+    until("the new certificate is shown", lambda: answers(port, second[0]))
+    assert not answers(port, first[0])
+
+
+@pytest.fixture
+def nats(tmp_path):
+    """A stack on a NATS that speaks TLS to clients whom its authority knows; their flags."""
+    authority = certificate(tmp_path, "authority")
+    server, known = (certificate(tmp_path, name, authority) for name in ("server", "known"))
+    with Stack(tmp_path) as stack:
+        stack.start_nats("-js", "-sd", tmp_path / "jetstream", "--tlsverify", "--tlscert", server[0], "--tlskey", server[1],
+                         "--tlscacert", authority[0])
+        stack.server = {"NATS_SERVER": f"tls://127.0.0.1:{stack.nats_port}"}
+        stack.mocker("--publish-as", "endpoint", DYN_REQUEST_PLANE="nats", **stack.server, NATS_TLS_CA_CERT_PATH=authority[0],
+                     NATS_TLS_CLIENT_CERT_PATH=known[0], NATS_TLS_CLIENT_KEY_PATH=known[1])
+        stack.known = ["--nats-tls-client-cert-path", known[0], "--nats-tls-client-key-path", known[1]]
+        stack.trusting = ["--nats-tls-ca-cert-path", authority[0], *stack.known]
+        yield stack
+
+
+def test_nats_over_tls(nats):
+    """Requests and events go over it."""
+    def caches_are_known():
+        seen = nats.chat("word " * 200).headers["x-request-id"]
+        return nats.get(f"/explain/{seen}").json["decisions"][-1]["candidates"][0]["overlap_blocks"] > 0
+    nats.frontend("--router-mode", "kv", "--request-plane", "nats", *nats.trusting, **nats.server)
+    nats.ready(1)
+    until("events come", caches_are_known)
+    nats.port = free_port()
+    nats.start("reference-frontend", [reference_python("1.6.1"), "-m", "dynamo.frontend", "--discovery-backend", "file", "--request-plane",
+                                      "nats", "--http-host", "127.0.0.1", "--http-port", nats.port, *nats.trusting],
+               HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", **nats.server)
+
+    def answers():
+        try:
+            return nats.request("POST", CHAT, nats.body("Hello")).status == 200
+        except OSError:
+            return False
+    until("the reference answers with the same files", answers)
+    nats.processes[-1].kill()
+    nats.port = int(re.search(r"serving\b.*?\bport\W+(\d+)", nats.front.log()).group(1))
+
+
+def test_a_nats_that_is_not_trusted(nats, tmp_path):
+    stranger = certificate(tmp_path, "stranger")
+    nats.frontend("--nats-tls-ca-cert-path", stranger[0], *nats.known, **nats.server)
+    nats.nats.wait_log("TLS handshake error")
+    assert nats.metric("commutator_nats_up") == 0
+    nats.front.stop()
+    nats.frontend("--nats-tls-ca-cert-path", stranger[0], "--nats-tls-insecure", *nats.known, **nats.server)
+    until("NATS is connected", lambda: nats.metric("commutator_nats_up") == 1)
+
+
+@pytest.mark.parametrize("flags", [["--tls-cert-path", "x"], ["--tls-key-path", "x"], ["--tls-client-ca-cert-path", "x"],
+                                   ["--nats-tls-client-cert-path", "x"], ["--nats-tls-client-key-path", "x"], ["--nats-tls-insecure"]])
+def test_half_a_configuration_is_refused(tmp_path, flags):
+    with Stack(tmp_path, events=False) as stack:
+        front = stack.start("front", [program("dynamo-frontend"), *flags])
+        until("it has given up", lambda: not front.alive())
+        assert front.popen.returncode != 0 and "tls-" in front.log()
