@@ -317,6 +317,23 @@ def test_switched_while_running(stack):
     assert stack.metric("commutator_router_shared_cache_objects") is None
 
 
+def test_who_ignores_it_is_named(stack):
+    routing = stack.folder / "routing"
+    routing.write_text("DYN_ROUTER_MODE=kv\n")
+    stack.frontend("--shared-cache-type", "hicache", "--routing-file", routing, DYN_ROUTER_MODE="kv")
+    stack.front.wait_log("configuration in force")
+    warned = lambda: re.findall(r"counts for nothing.*ignored_by\W+([\w.-]+)", stack.front.log())
+    assert warned() == ["dynamo"], "at the start"
+    # Each flip that changes why is told of, one that does not is not.
+    for mode, policy, want in (("kv", "dynamo-1.x", []), ("random", "dynamo-1.x", ["random"]), ("random", "dynamo", []),
+                               ("kv", "marginal", ["marginal"]), ("kv", "dynamo-1.x", []), ("kv", "dynamo", ["dynamo"])):
+        known, flips = warned(), stack.front.log().count("configuration in force")
+        routing.write_text(f"DYN_ROUTER_MODE={mode}\nDYN_ROUTER_POLICY={policy}\n")
+        until("it flips", lambda: stack.front.log().count("configuration in force") > flips)
+        stack.get("/health")  # a turn of its loop later
+        assert warned() == known + want, (mode, policy)
+
+
 # --- a real store ---
 
 

@@ -36,6 +36,28 @@ const struct policy *policy_of(const struct route_conf *conf)
     return conf->mode == ROUTE_KV ? COSTS[conf->policy] : MODES[conf->mode];
 }
 
+/* Shadows are asked of what mode kv looked up. */
+static bool shadow_counts_shared(uint64_t shadows)
+{
+    for (size_t i = 0; ROUTE_SHADOW_WORDS[i]; i++)
+        if (shadows >> i & 1 && policy_find(str_from(ROUTE_SHADOW_WORDS[i]))->counts_shared)
+            return true;
+    return false;
+}
+
+const char *policy_ignores_shared(const struct route_conf *conf)
+{
+    const struct policy *policy = policy_of(conf);
+
+    if (conf->shared_cache == SHARED_CACHE_NONE)
+        return NULL;
+    if (conf->load_aware)
+        return "load-aware";
+    if (conf->mode == ROUTE_KV && (policy->counts_shared || shadow_counts_shared(conf->shadows)))
+        return NULL;
+    return policy->name;
+}
+
 uint64_t policy_credited_tokens(const struct policy *policy, const struct route_candidate *c,
                                 const struct policy_inputs *in)
 {

@@ -108,6 +108,7 @@ struct policy {
                     const struct policy_pick *pick);
     const char *tie_note; /* what decided among them, for the log */
     bool counts_tiers;    /* blocks in host memory and on disk are credited, by their weights */
+    bool counts_shared;   /* those in a cache that all workers share, too */
     void (*put)(const struct route_candidate *c, const struct route_score *score,
                 const struct policy_inputs *in, struct buf *out); /* NULL: has no formula */
 };
@@ -121,6 +122,9 @@ extern const struct policy POLICY_ROUND_ROBIN, POLICY_RANDOM, POLICY_POWER_OF_TW
 const struct policy *policy_find(struct str name);
 /* The policy that the configuration asks for. */
 const struct policy *policy_of(const struct route_conf *conf);
+/* The word of what keeps the shared cache that it asks for from counting: "load-aware", a mode, a policy.
+ * NULL = nothing does, or none is asked for. */
+const char *policy_ignores_shared(const struct route_conf *conf);
 
 /* The policy's choice among all candidates, @n >= 1; returns its index. */
 size_t policy_choose(const struct policy *policy, const struct route_candidate *candidates,

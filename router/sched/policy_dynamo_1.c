@@ -109,4 +109,5 @@ const struct policy POLICY_DYNAMO_1 = {.name = "dynamo-1.x",
                                        .follows = policy_lowest_follows,
                                        .tie_note = POLICY_TIE_NOTE,
                                        .counts_tiers = true,
+                                       .counts_shared = true,
                                        .put = put};

@@ -328,6 +328,35 @@ static void lines_of_each_policy(void **state)
         "(97 + 68 * (1 + 0.1 * 5)) + 6265.234 + 24287.187");
 }
 
+static void who_ignores_the_shared_cache_is_named(void **state)
+{
+    static const struct {
+        struct route_conf conf;
+        const char *who;
+    } cases[] = {
+        {{.mode = ROUTE_KV, .policy = ROUTE_POLICY_DYNAMO_1}, NULL},
+        {{.mode = ROUTE_KV, .policy = ROUTE_POLICY_DYNAMO}, "dynamo"},
+        {{.mode = ROUTE_KV, .policy = ROUTE_POLICY_MARGINAL}, "marginal"},
+        {{.mode = ROUTE_KV, .policy = ROUTE_POLICY_DYNAMO_1, .load_aware = true}, "load-aware"},
+        {{.mode = ROUTE_RANDOM, .policy = ROUTE_POLICY_DYNAMO_1}, "random"},
+        {{.mode = ROUTE_KV, .shadows = 1 << 5}, NULL}, /* dynamo-1.x */
+        {{.mode = ROUTE_KV, .shadows = 1 << 4}, "dynamo"},
+        {{.mode = ROUTE_RANDOM, .shadows = 1 << 5}, "random"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct route_conf conf = cases[i].conf;
+        const char *who;
+
+        assert_null(policy_ignores_shared(&conf));
+        conf.shared_cache = SHARED_CACHE_HICACHE;
+        who = policy_ignores_shared(&conf);
+        if (!who != !cases[i].who || (who && strcmp(who, cases[i].who) != 0))
+            fail_msg("case %zu: %s", i, who ? who : "nobody");
+    }
+}
+
 /* 328 tokens, of which the shared cache holds 10 blocks more than the worker: 1.6.1's scores. */
 static void the_shared_cache_counts_as_in_1_6(void **state)
 {
@@ -426,6 +455,7 @@ int main(void)
                     T(cpus_take_their_share_of_what_accelerators_run),
                     T(without_cpus_or_accelerators_the_least_loaded_is_chosen),
                     T(numbers_of_a_line_compute_to_its_score), T(lines_of_each_policy),
-                    T(the_shared_cache_counts_as_in_1_6), T(a_seeded_run_is_the_same_everywhere),
+                    T(the_shared_cache_counts_as_in_1_6),
+                    T(who_ignores_the_shared_cache_is_named), T(a_seeded_run_is_the_same_everywhere),
                     T(policies_are_found_by_their_words));
 }
