@@ -69,7 +69,7 @@ def test_a_selection_from_choice_to_release(service, engines):
     assert service.post("/reservations/r/prefill_complete", None) == {"status": "ok"}
     assert loads(service)[1] == (0, 3, 1)
     service.post("/reservations/r/output_block", {})
-    service.post("/reservations/r/output_block", None)
+    service.post("/reservations/r/output_block", {})
     assert loads(service)[1][1] == 5
     service.post("/reservations/r/output_block", {"decay_fraction": 0.5})  # blocks that nobody shares count half
     assert loads(service)[1][1] == 3
@@ -359,10 +359,11 @@ def steps(engines):
         ("POST", "/reservations/r/prefill_complete", None), ("POST", "/reservations/x/prefill_complete", None),
         ("POST", "/reservations/r/output_block", {"decay_fraction": 2}), ("GET", "/loads", None),
         *(("POST", f"/reservations/{name}/output_block", body) for name in ("r", "x")
-          for body in ("{bad", "[]", {}, {"decay_fraction": "x"}, {"decay_fraction": -1}, {"decay_fraction": 0.5})),
+          for body in (None, "", "null", "{bad", "[]", {}, {"decay_fraction": "x"}, {"decay_fraction": -1}, {"decay_fraction": 0.5})),
         ("GET", "/loads", None), ("DELETE", "/reservations/r", None), ("GET", "/loads", None),
         *(("PATCH", f"/workers/{name}", body) for name in (2, 99)
-          for body in ("{bad", "[]", {"block_size": "x"}, {"worker_id": 5}, {"no": 1})),
+          for body in ("null", "{bad", "[]", {"block_size": "x"}, {"worker_id": 5}, {"no": 1})),
+        *(step for size in (0, None, BLOCK) for step in (("PATCH", "/workers/2", {"block_size": size}), ("GET", "/loads", None))),
         ("PATCH", "/workers/1", {"block_size": 8}), ("PATCH", "/workers/99", {}),
         ("PUT", "/select", {}), ("GET", "/nope", None), ("POST", "/select", "{bad"),
         ("DELETE", "/workers/2", None),

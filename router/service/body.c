@@ -155,6 +155,8 @@ int body_parse(struct arena *a, struct str json, const struct body_field *table,
     int r;
 
     json_pull_init(&p, json);
+    if (json_pull_peek(&p) == JSON_KIND_NULL)
+        json_pull_fail(&p, "null is no object"); /* what members may be, a body may not */
     if (json_pull_object(&p)) {
         while (json_pull_key(&p, &key)) {
             f = find(table, n, key);

@@ -88,6 +88,7 @@ static void test_names_what_is_wrong(void **state)
         {"[]", -EINVAL, ""},
         {"{}", -EINVAL, "missing field `name`"},
         {"{\"name\":null}", -EINVAL, "missing field `name`"},
+        {"null", -EINVAL, "null is no object"},
         {"{\"name\":5}", -EINVAL, "name"},
         {"{\"name\":\"\",\"wide\":-1}", -EINVAL, "wide"},
         {"{\"name\":\"\",\"narrow\":4294967296}", -EINVAL, "narrow"},

@@ -124,7 +124,7 @@ int select_output_block(void *state, struct rest_call *c)
     struct select_state *s = state;
     struct opt_f64 decay = {.set = false};
     struct reservation *r;
-    int status = c->body.len ? rest_body(c, table, ARRAY_LEN(table), &decay) : 0;
+    int status = rest_body(c, table, ARRAY_LEN(table), &decay);
 
     if (status)
         return status;
