@@ -505,6 +505,7 @@ def test_health_metrics_and_the_end(eventless):
     (["--endpoint", "generate"], "namespace.component.endpoint"),
     (["--endpoint", "a.b.c", "--block-size", "0"], "block-size"),
     (["--endpoint", "a.b.c", "--http-port", "1"], "unknown option"),
+    (["--endpoint", "a.b.c", "--router-approximate-cache-policy", "lru"], "goes without events"),
     (["--endpoint", "a.b.c", "--router-tracking-hash", "keyed-xxh3-v1"], "needs --router-tracking-key-file"),
 ])
 def test_bad_options_are_named(tmp_path, flags, why):

@@ -412,8 +412,9 @@ static void warn_of_shared(const struct route_conf *now, const struct route_conf
     const char *why = policy_ignores_shared(now), *before = was ? policy_ignores_shared(was) : NULL;
 
     if (why && !(before && strcmp(why, before) == 0))
-        log_warn(&LG, "the shared cache is followed and counts for nothing: "
-                      "only mode kv with policy dynamo-1.x counts it",
+        log_warn(&LG,
+                 "the shared cache is followed and counts for nothing: "
+                 "only mode kv with policy dynamo-1.x counts it",
                  LOG_STR("ignored_by", why));
 }
 

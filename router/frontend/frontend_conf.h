@@ -91,7 +91,7 @@ extern const struct conf_spec FRONTEND_CONF_SPEC;
 MUST_CHECK int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
                                   const char *(*env)(const char *name), struct err *e);
 
-/* Whose index counts: of the load, or of what loads the same fields in another way. */
+/* Whose index counts, and what fits it: of the load, or of what loads the same fields in another way. */
 MUST_CHECK int frontend_conf_settle_index(struct frontend_conf *c, struct err *e);
 
 /* Which store to use: DYN_DISCOVERY_BACKEND in either generation's words, else --store-kv. */

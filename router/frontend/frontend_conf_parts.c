@@ -107,6 +107,9 @@ int frontend_conf_settle_index(struct frontend_conf *c, struct err *e)
     if (c->serve_indexer && c->use_remote_indexer)
         return err_set(e, -EINVAL,
                        "--serve-indexer and --use-remote-indexer are mutually exclusive");
+    if (c->route.approx_policy == APPROX_LRU && c->route.use_kv_events && !c->route.load_aware)
+        return err_set(e, -EINVAL,
+                       "--router-approximate-cache-policy lru goes without events: --no-kv-events");
     if (!c->use_remote_indexer)
         return 0;
     c->route.remote = c->route.use_kv_events ? ROUTE_REMOTE_EVENTS : ROUTE_REMOTE_WRITES;
@@ -127,10 +130,6 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
         r = err_set(e, -EINVAL,
                     "--router-conditional-disagg: policy %s needs prefill_busy_threshold",
                     BYPASS_POLICY_WORDS[bypass->policy]);
-    if (r == 0 && ret->route.approx_policy == APPROX_LRU && ret->route.use_kv_events &&
-        !ret->route.load_aware)
-        r = err_set(e, -EINVAL,
-                    "--router-approximate-cache-policy lru goes without events: --no-kv-events");
     if (r == 0 && !ret->tls_cert != !ret->tls_key)
         r = err_set(e, -EINVAL, "--tls-cert-path and --tls-key-path need each other");
     if (r == 0 && ret->tls_client_ca && !ret->tls_cert)

@@ -455,7 +455,6 @@ int main(void)
                     T(cpus_take_their_share_of_what_accelerators_run),
                     T(without_cpus_or_accelerators_the_least_loaded_is_chosen),
                     T(numbers_of_a_line_compute_to_its_score), T(lines_of_each_policy),
-                    T(the_shared_cache_counts_as_in_1_6),
-                    T(who_ignores_the_shared_cache_is_named), T(a_seeded_run_is_the_same_everywhere),
-                    T(policies_are_found_by_their_words));
+                    T(the_shared_cache_counts_as_in_1_6), T(who_ignores_the_shared_cache_is_named),
+                    T(a_seeded_run_is_the_same_everywhere), T(policies_are_found_by_their_words));
 }
