@@ -180,8 +180,8 @@ class FakeWorker:
             for data in does(body):
                 home.sendall(item(data))
         elif does not in (NO_ITEMS, GARBAGE):
-            for token in (300, 301):
-                home.sendall(item({"token_ids": [token]}))
+            # At once: a caller that has the first may be gone before the second, and its word would not be heard.
+            home.sendall(item({"token_ids": [300]}) + item({"token_ids": [301]}))
         if self.error:
             home.sendall(two_part(b"", json.dumps({"data": self.error, "complete_final": False}).encode()))
         if does == BREAK_AFTER_TOKENS:
