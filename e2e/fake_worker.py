@@ -72,9 +72,7 @@ class FakeWorker:
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        if behaviour == REFUSE_CONNECTION:
-            self._listener.close()
-        else:
+        if behaviour != REFUSE_CONNECTION:  # it keeps the port, or somebody else might listen there
             self._listener.listen(64)
             threading.Thread(target=self._accept, daemon=True).start()
         self.records = file_store.Living(*(self._put(kv, bucket) for bucket in ("mdc", "instances")))
