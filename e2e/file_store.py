@@ -21,7 +21,7 @@ def records(kv, bucket, pattern="*"):
 
 
 class Living:
-    """Files that are kept alive until close(), which takes them away."""
+    """Files that are kept alive until leave(), or close(), which takes them away."""
 
     def __init__(self, *paths):
         self.paths, self._ended = [*paths], threading.Event()
@@ -33,7 +33,11 @@ class Living:
                 with contextlib.suppress(FileNotFoundError):
                     os.utime(path)
 
-    def close(self):
+    def leave(self):
+        """To whom keeps them alive else."""
         self._ended.set()
+
+    def close(self):
+        self.leave()
         for path in self.paths:
             path.unlink(missing_ok=True)

@@ -26,6 +26,7 @@ import time
 
 import pytest
 
+import file_store
 from conftest import ROOT, free_port, program, run, unavailable
 
 MODEL = "example"
@@ -42,6 +43,8 @@ PATIENCE = 90.0
 # How long it waits for what is promised to come at once, with other work on the machine. Whatever would bring it
 # about otherwise (the last token of a long answer, a lease) takes longer.
 SOON = 20.0
+# Environment of a frontend that waits for workers which are paused.
+PATIENT = {"DYN_TCP_REQUEST_TIMEOUT": f"{PATIENCE:.0f}", "COMMUTATOR_CALL_HOME_TIMEOUT": f"{PATIENCE:.0f}"}
 
 
 def until(what, holds, seconds=PATIENCE):
@@ -234,12 +237,14 @@ class Stack:
         return process
 
     def start_nats(self, *flags):
-        """Starts NATS; again on the port that it had before."""
+        """Starts NATS; again on the port that it had before. Streams (-js) are in the stack's folder: by default all
+        servers of the machine would have one, with what earlier ones left in it."""
         found = run(ROOT / "e2e/demo/find-nats", check=False)
         if found.returncode != 0:
             unavailable("no nats-server here and no Go to build one")
         self.nats_port = self.nats_port or free_port()
-        self.nats = self.start("nats", [found.stdout.strip(), "-a", "127.0.0.1", "-p", self.nats_port, *flags])
+        self.nats = self.start("nats", [found.stdout.strip(), "-a", "127.0.0.1", "-p", self.nats_port, *flags,
+                                       *(("-sd", self.folder / "jetstream") if "-js" in flags else ())])
         self.nats.wait_log("Server is ready")
         return self.nats
 
@@ -274,6 +279,18 @@ class Stack:
         until(f"the model and {workers} workers", lambda: self.workers() == workers and self.models() == [MODEL])
         if self.nats_port and self.nats and self.nats.alive():
             until("NATS is connected", lambda: self.metric("commutator_nats_up") in (1, None))
+
+    @contextlib.contextmanager
+    def paused(self, process):
+        """What this process is asked for in the block is not answered in it, however long the block takes: its records
+        stay alive. A frontend is to be PATIENT with it."""
+        process.pause()
+        records = file_store.Living(*(path for path in self.kv.rglob("*") if path.is_file()))
+        try:
+            yield
+        finally:
+            records.leave()
+            process.resume()
 
     # --- questions ---
 

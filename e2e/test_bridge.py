@@ -21,7 +21,7 @@ CHANNELS = ("stream", "component", "endpoint")
 def stack(request, tmp_path):
     with Stack(tmp_path) as stack:
         (tmp_path / MODEL).symlink_to(MODEL_PATH)
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        stack.start_nats("-js")
         stack.live, stack.replay = free_port(), free_port()
         stack.mocker("--zmq-kv-events-ports", stack.live, "--zmq-replay-ports", stack.replay,
                      *getattr(request, "param", ()), DYN_EVENT_PLANE="nats" if hasattr(request, "param") else "none")
@@ -96,7 +96,7 @@ def test_nats_goes_and_comes_back(stack):
     other = list(range(2000, 2320))
     ask(stack, other)
     until("an event is lost", lambda: told(process, "commutator_bridge_events_dropped_total") >= 1)
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.start_nats("-js")
     until("both prompts are known", lambda: blocks(stack) >= 2 * BLOCKS)
     assert ask(stack)["cached"] == BLOCKS and ask(stack, other)["cached"] == BLOCKS
 
@@ -137,7 +137,7 @@ def test_a_router_that_missed_events_asks_the_bridge(stack):
     other = list(range(2000, 2320))
     ask(stack, other)
     until("an event is lost", lambda: told(process, "commutator_bridge_events_dropped_total") >= 1)
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.start_nats("-js")
     until("both prompts are known", lambda: blocks(stack) >= 2 * BLOCKS)
     assert ask(stack)["cached"] == BLOCKS and ask(stack, other)["cached"] == BLOCKS
 

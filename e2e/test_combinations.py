@@ -164,7 +164,7 @@ def first_difference(mine, want):
 def test_combination(tmp_path, version, discovery, plane, events):
     with STACKS[discovery](tmp_path) as stack:
         (tmp_path / MODEL).symlink_to(MODEL_PATH)  # the reference names a model by the path that it is given
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        stack.start_nats("-js")
         theirs = Reference(stack, version, discovery, plane, events)
         their_worker = theirs.mocker()
         _, our_worker = (our_mocker(stack, name, theirs) for name in ("ours-a", "ours-b"))

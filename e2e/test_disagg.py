@@ -156,9 +156,9 @@ def test_a_prefill_worker_killed_under_a_prompt(stack, bootstrap, plane):
 def test_a_decode_worker_killed_in_the_middle(stack, bootstrap, plane):
     """kill -9 of the one that answers: what it said is prefilled with the prompt, another decode worker goes on, and
     the client sees one whole answer. The caches of the dead one are no help, so a prefill worker is asked again."""
-    up(stack, "--router-mode", "kv", "--migration-limit", "1", bootstrap=bootstrap, speedup=2, prefill_speedup=50, decode=1,
+    up(stack, "--router-mode", "kv", "--migration-limit", "1", bootstrap=bootstrap, speedup=0.5, prefill_speedup=50, decode=1,
        plane=plane)
-    other = stack.mocker("--is-decode-worker", speedup=2, DYN_REQUEST_PLANE=plane, DYN_HTTP_RPC_PORT=0)
+    other = stack.mocker("--is-decode-worker", speedup=0.5, DYN_REQUEST_PLANE=plane, DYN_HTTP_RPC_PORT=0)
     until("the other decode worker", lambda: stack.workers("decode") == 2 and ids_of(other))
     prompt = stack.chat(words(100, 0), max_tokens=1).usage["prompt_tokens"]
     streams = [stack.stream(words(100, i), max_tokens=200, ignore_eos=True, stream_options={"include_usage": True},

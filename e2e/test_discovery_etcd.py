@@ -242,7 +242,7 @@ def test_event_channels_through_etcd(tmp_path):
 @pytest.mark.parametrize("version, backend", [("0.9.0", "--store-kv"), ("1.6.1", "--discovery-backend")])
 def test_routers_hear_each_other_without_a_broker(stack, version, backend):
     """Over ZeroMQ: what each places, the other books, until the lease of the one that told it ends."""
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")  # 0.9.0 does not start without
+    stack.start_nats("-js")  # 0.9.0 does not start without
     stack.mocker(speedup=2, DYN_EVENT_PLANE="zmq")
     stack.frontend("--router-mode", "kv", "--router-replica-sync", DYN_EVENT_PLANE="zmq", DYN_KV_EVENTS="true")
     stack.ready(1)
@@ -324,7 +324,7 @@ def reference(request):
 @pytest.fixture
 def nats_stack(tmp_path):
     with EtcdStack(tmp_path, events=True) as stack:
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        stack.start_nats("-js")
         yield stack
 
 

@@ -138,7 +138,7 @@ def test_wrong_namespace_is_said(stack):
 def test_as_the_reference(tmp_path, env, theirs):
     python = reference_python("1.6.1")
     with EtcdStack(tmp_path, events=True) as stack:
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        stack.start_nats("-js")
         mockers = [graph(stack, name) for name in ("gr", "graph", "other")]
         stack.port = free_port()
         front = stack.start("reference-frontend", [

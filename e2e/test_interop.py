@@ -21,7 +21,7 @@ def stack(tmp_path):
     with Stack(tmp_path) as stack:
         # The reference names a model by the path that it is given.
         (tmp_path / MODEL).symlink_to(MODEL_PATH)
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        stack.start_nats("-js")
         yield stack
 
 

@@ -49,7 +49,7 @@ class Mixed(Stack):
 @pytest.fixture(params=PEERS)
 def stack(tmp_path, request):
     with Mixed(tmp_path, reference_python(request.param), *PEERS[request.param]) as stack:
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")  # the release's clients want JetStream
+        stack.start_nats("-js")  # the release's clients want JetStream
         yield stack
 
 

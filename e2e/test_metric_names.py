@@ -69,7 +69,7 @@ def metrics(port):
 def test_the_reference_s_metrics_are_ours(tmp_path, version):
     with Stack(tmp_path) as stack:
         (tmp_path / MODEL).symlink_to(MODEL_PATH)
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream")
+        stack.start_nats("-js")
         reference = Reference(stack, version, "file", "tcp", "nats")
         reference.mocker()
         # A frontend of 0.9.0 that sees the card's file while it is written never looks again.

@@ -55,7 +55,7 @@ def test_a_killed_worker(stack, limit_of, plane):
     if plane == "nats":
         stack.start_nats()
     flags = ("--migration-limit", 1) if limit_of == "card" else ()
-    workers = [stack.mocker(*flags, speedup=2, DYN_REQUEST_PLANE=plane, DYN_HTTP_RPC_PORT=0) for _ in range(2)]
+    workers = [stack.mocker(*flags, speedup=0.5, DYN_REQUEST_PLANE=plane, DYN_HTTP_RPC_PORT=0) for _ in range(2)]
     stack.frontend("--router-mode", "kv", **({"DYN_MIGRATION_LIMIT": 1} if limit_of == "flag" else {}))
     stack.ready(2)
     streams = [stack.stream(words(200, i), max_tokens=200, ignore_eos=True, stream_options={"include_usage": True})
@@ -73,7 +73,7 @@ def test_a_killed_worker(stack, limit_of, plane):
 
 
 def test_a_unary_answer(stack):
-    workers = [stack.mocker(speedup=2) for _ in range(2)]
+    workers = [stack.mocker(speedup=0.5) for _ in range(2)]
     stack.frontend("--router-mode", "round-robin", "--migration-limit", 3)
     stack.ready(2)
     answers = []
@@ -232,7 +232,7 @@ def test_a_client_that_leaves_after_a_migration(stack, tellers):
 
 def test_output_that_stops_coming(stack, tellers):
     """A worker that falls silent in the middle counts as lost."""
-    fakes = tellers("--migration-limit", "1", "--output-gap-timeout", "2s")
+    fakes = tellers("--migration-limit", "1", "--output-gap-timeout", "5s")
     prompt = ask(stack).usage["prompt_tokens"]
     for fake in fakes:
         fake.told.clear()
@@ -246,7 +246,7 @@ def test_output_that_stops_coming(stack, tellers):
 
 def test_first_token_that_does_not_come(stack, tellers):
     """Another worker is asked; the one that was silent is told, counted, and left alone for a while."""
-    fakes = tellers("--first-token-timeout", "2s")
+    fakes = tellers("--first-token-timeout", "5s")
     fakes[0].behaviour = fake_worker.SILENT
     for _ in range(2):
         check_whole(ask(stack))

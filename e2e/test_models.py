@@ -554,7 +554,7 @@ def test_blocks_of_salts(stack, newer):
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 def test_mockers_know_no_salts(stack, newer, whose):
     """What is found by its salt is what engines tell of; the mockers share blocks all the same."""
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.start_nats("-js")
     if whose == "ours":
         stack.mocker()
     else:

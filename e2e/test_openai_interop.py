@@ -99,7 +99,7 @@ class Rig:
         self.stack, self.say, self.worker = Stack(folder, events=False), [{"token_ids": [300], "finish_reason": "stop"}], None
 
     def __enter__(self):
-        self.stack.start_nats("-js", "-sd", self.stack.folder / "jetstream")
+        self.stack.start_nats("-js")
         return self
 
     def __exit__(self, *why):

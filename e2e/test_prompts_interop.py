@@ -144,7 +144,7 @@ class Fronts:
         self.stack, self.version, self.models, self.flags = Stack(folder, events=False), version, models, flags
 
     def __enter__(self):
-        self.stack.start_nats("-js", "-sd", self.stack.folder / "jetstream")
+        self.stack.start_nats("-js")
         for i, (name, change) in enumerate(self.models.items()):
             model = self.stack.folder / f"model-{name}"
             shutil.copytree(stack.MODEL_PATH, model)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The router queue: order, bounds, classes, and clients that leave while they wait."""
 
+import contextlib
 import json
 import re
 import threading
@@ -8,7 +9,7 @@ import threading
 import pytest
 
 from conftest import program
-from stack import CHAT, MODEL, Stack, until, words
+from stack import CHAT, MODEL, PATIENT, Stack, until, words
 
 QUEUED_LOG = "info,commutator::frontend::request=debug,commutator::frontend::admission=debug"
 PENDING = "dynamo_frontend_router_queue_pending_requests"
@@ -39,12 +40,15 @@ def pending(stack, **labels):
     return stack.metric(PENDING, model=MODEL, **labels) or 0
 
 
-def fill(stack, tokens=2000):
-    """One slow worker gets a prompt that keeps it busy for some seconds; others wait from then on."""
-    first = Client(stack, words(tokens))
-    until("the prompt is being computed",
-          lambda: (stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0) > 100)
-    return first
+@contextlib.contextmanager
+def busy(stack, worker=None):
+    """The one worker that computes prompts has one, with which it does not get done in the block: others wait. Yields
+    its client."""
+    with stack.paused(worker or stack.worker):
+        first = Client(stack, words(200))
+        until("the worker has the prompt",
+              lambda: (stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0) > 100)
+        yield first
 
 
 def park(stack, content, **headers):
@@ -62,8 +66,7 @@ def routed_prompts(stack):
 
 def up(stack, *flags, **env):
     # A threshold of 0: one request at a time for the only worker.
-    return stack.up("--router-mode", "kv", "--router-queue-threshold", "0", *flags, speedup=0.05,
-                    DYN_LOG=QUEUED_LOG, **env)
+    return stack.up("--router-mode", "kv", "--router-queue-threshold", "0", *flags, DYN_LOG=QUEUED_LOG, **PATIENT, **env)
 
 
 def finish(*clients):
@@ -80,12 +83,12 @@ def order_of(stack, clients):
 
 def test_priorities_order_those_that_wait(stack):
     up(stack)
-    first = fill(stack)
-    clients = {name: park(stack, words(20 + 10 * i, seed=name), **headers) for i, (name, headers) in enumerate([
-        ("late", {}), ("later", {}), ("jumps", {"x_dynamo_request_priority": 100}),
-        ("first class", {"x_dynamo_request_strict_priority": 1})])}
-    assert pending(stack, policy_class="default", worker_type="decode") == 4
-    assert stack.metric("dynamo_frontend_router_queue_pending_isl_tokens") > 80
+    with busy(stack) as first:
+        clients = {name: park(stack, words(20 + 10 * i, seed=name), **headers) for i, (name, headers) in enumerate([
+            ("late", {}), ("later", {}), ("jumps", {"x_dynamo_request_priority": 100}),
+            ("first class", {"x_dynamo_request_strict_priority": 1})])}
+        assert pending(stack, policy_class="default", worker_type="decode") == 4
+        assert stack.metric("dynamo_frontend_router_queue_pending_isl_tokens") > 80
     finish(first, *clients.values())
     assert order_of(stack, clients) == ["first class", "jumps", "late", "later"]
     assert pending(stack) == 0
@@ -94,8 +97,8 @@ def test_priorities_order_those_that_wait(stack):
 
 def test_short_prompts_first_under_wspt(stack):
     up(stack, "--router-queue-policy", "wspt")
-    first = fill(stack)
-    clients = {n: park(stack, words(n, seed=n)) for n in (120, 60, 30)}
+    with busy(stack) as first:
+        clients = {n: park(stack, words(n, seed=n)) for n in (120, 60, 30)}
     finish(first, *clients.values())
     assert order_of(stack, clients) == [30, 60, 120]
 
@@ -103,9 +106,9 @@ def test_short_prompts_first_under_wspt(stack):
 @pytest.mark.parametrize("status", [503, 529])
 def test_a_full_queue_refuses(stack, status):
     up(stack, "--router-queue-limit", "2", DYN_HTTP_OVERLOAD_STATUS_CODE=status)
-    first = fill(stack)
-    waiting = [park(stack, words(20, seed=i)) for i in range(2)]
-    refused = stack.request("POST", CHAT, stack.body("x"))
+    with busy(stack) as first:
+        waiting = [park(stack, words(20, seed=i)) for i in range(2)]
+        refused = stack.request("POST", CHAT, stack.body("x"))
     assert refused.status == status and refused.json["error"]["type"] == "overloaded_error"
     assert "queue is full" in refused.json["error"]["message"]
     assert stack.metric(REFUSED, reason="request_limit", policy_class="default") == 1
@@ -114,40 +117,40 @@ def test_a_full_queue_refuses(stack, status):
 
 def test_a_client_that_leaves_is_forgotten_at_once(stack):
     up(stack)
-    first = fill(stack)
-    connection = stack.connect()
-    connection.request("POST", CHAT, json.dumps(stack.body("I shall not wait")), {"content-type": "application/json"})
-    until("it waits", lambda: pending(stack) == 1)
-    stays = park(stack, words(30))
-    connection.close()
-    until("it is gone", lambda: pending(stack) == 1)
-    assert first.is_alive(), "nobody had to finish for that"
+    with busy(stack) as first:
+        connection = stack.connect()
+        connection.request("POST", CHAT, json.dumps(stack.body("I shall not wait")), {"content-type": "application/json"})
+        until("it waits", lambda: pending(stack) == 1)
+        stays = park(stack, words(30))
+        connection.close()
+        until("it is gone", lambda: pending(stack) == 1)
+        assert first.is_alive(), "nobody had to finish for that"
     finish(first, stays)
     assert len(routed_prompts(stack)) == 2
 
 
 def test_pins_and_wrong_priorities(stack):
     up(stack)
-    first = fill(stack)
-    pinned = Client(stack, "now", x_worker_instance_id=stack.instances()[0])
-    pinned.join()
-    assert pinned.answer.status == 200 and pending(stack) == 0
+    with busy(stack) as first:
+        pinned = Client(stack, "now", x_worker_instance_id=stack.instances()[0])
+        until("both are with the worker", lambda: len(routed_prompts(stack)) == 2)
+        assert pending(stack) == 0
     for header in ("x-dynamo-request-priority", "x-dynamo-request-strict-priority"):
         refused = stack.request("POST", CHAT, stack.body("x"), {header: "high"})
         assert refused.status == 400 and header in refused.json["error"]["message"]
-    finish(first)
+    finish(first, pinned)
 
 
 def test_prompts_wait_for_prefill_workers(stack):
     """Where there are such, it is their room that counts."""
-    stack.mocker("--is-prefill-worker", "--bootstrap-ports", "0", speedup=0.05)
+    prefill = stack.mocker("--is-prefill-worker", "--bootstrap-ports", "0")
     stack.mocker("--is-decode-worker")
-    stack.frontend("--router-mode", "kv", "--router-queue-threshold", "0", DYN_LOG=QUEUED_LOG)
+    stack.frontend("--router-mode", "kv", "--router-queue-threshold", "0", DYN_LOG=QUEUED_LOG, **PATIENT)
     stack.ready(1)
     until("the prefill worker", lambda: stack.workers("prefill") == 1)
-    first = fill(stack)
-    waits = park(stack, words(30))
-    assert pending(stack, worker_type="prefill") == 1
+    with busy(stack, prefill) as first:
+        waits = park(stack, words(30))
+        assert pending(stack, worker_type="prefill") == 1
     finish(first, waits)
     assert pending(stack) == 0
 
@@ -167,16 +170,16 @@ policy_classes:
 
 def test_policy_classes(stack, tmp_path):
     (tmp_path / "classes.yaml").write_text(POLICY)
-    stack.up("--router-mode", "kv", "--router-policy-config", tmp_path / "classes.yaml", speedup=0.05,
-             DYN_LOG=QUEUED_LOG)
-    first = fill(stack)
-    large = park(stack, words(200, seed="l"))
-    assert pending(stack, policy_class="large") == 1
-    small = park(stack, words(20, seed="s"))
-    assert pending(stack, policy_class="small") == 1
-    refused = stack.request("POST", CHAT, stack.body(words(220, seed="m")))
-    assert refused.status == 503 and stack.metric(REFUSED, policy_class="large") == 1
-    urgent = Client(stack, words(40, seed="u"), x_dynamo_meta_policy_class="urgent")
+    stack.up("--router-mode", "kv", "--router-policy-config", tmp_path / "classes.yaml", DYN_LOG=QUEUED_LOG, **PATIENT)
+    with busy(stack) as first:
+        large = park(stack, words(200, seed="l"))
+        assert pending(stack, policy_class="large") == 1
+        small = park(stack, words(20, seed="s"))
+        assert pending(stack, policy_class="small") == 1
+        refused = stack.request("POST", CHAT, stack.body(words(220, seed="m")))
+        assert refused.status == 503 and stack.metric(REFUSED, policy_class="large") == 1
+        urgent = Client(stack, words(40, seed="u"), x_dynamo_meta_policy_class="urgent")
+        until("the urgent one is with the worker", lambda: len(routed_prompts(stack)) == 2)
     finish(first, large, small, urgent)
     # A class without threshold does not wait; of the others the one with the larger quantum goes first.
     assert order_of(stack, {"large": large, "small": small, "urgent": urgent}) == ["urgent", "small", "large"]
@@ -194,11 +197,11 @@ def test_a_wrong_policy_file_is_refused(stack, tmp_path):
 def test_the_queue_opens_when_its_threshold_goes(stack, tmp_path):
     routing = tmp_path / "routing"
     routing.write_text("DYN_ROUTER_QUEUE_THRESHOLD=0\n")
-    stack.up("--router-mode", "kv", "--routing-file", routing, speedup=0.05, DYN_LOG=QUEUED_LOG)
+    stack.up("--router-mode", "kv", "--routing-file", routing, DYN_LOG=QUEUED_LOG, **PATIENT)
     until("the file is in force", lambda: stack.metric("commutator_routing_changes_total"))
-    first = fill(stack)
-    waits = park(stack, words(30))
-    routing.write_text("DYN_ROUTER_QUEUE_THRESHOLD=1000\n")
-    until("it goes", lambda: pending(stack) == 0)
-    assert first.is_alive()
+    with busy(stack) as first:
+        waits = park(stack, words(30))
+        routing.write_text("DYN_ROUTER_QUEUE_THRESHOLD=1000\n")
+        until("it goes", lambda: pending(stack) == 0)
+        assert first.is_alive()
     finish(first, waits)

@@ -19,9 +19,16 @@ UNWRITTEN = "dynamo_component_router_remote_indexer_write_failures_total"
 BLOCKS = 20
 
 
+class Asking(Stack):
+    """Whose programs wait long enough for an index on a busy machine; half a second by default."""
+
+    def start(self, name, command, **env):
+        return super().start(name, command, **{"DYN_REMOTE_INDEXER_TIMEOUT": "20s", **env})
+
+
 @pytest.fixture
 def stack(tmp_path):
-    with Stack(tmp_path) as stack:
+    with Asking(tmp_path) as stack:
         yield stack
 
 
@@ -109,7 +116,7 @@ def test_a_keeper_that_dies_and_comes_back(stack):
 
 
 def test_a_keeper_that_hangs_delays_one_request(stack):
-    keeper, user = keeper_and_user(stack, "--remote-indexer-timeout", "2s")
+    keeper, user = keeper_and_user(stack, "--remote-indexer-timeout", "5s")
     ask(user, prompt(0))
     keeper.front.pause()
     try:
@@ -123,7 +130,7 @@ def test_a_keeper_that_hangs_delays_one_request(stack):
         failed = user.metric(LOST)
         # It is left alone, so this one does not wait.
         record = decided(user, prompt(5))
-        assert record["index"] == "remote-lost" and record["outcome"]["duration_ms"] < 1500
+        assert record["index"] == "remote-lost" and record["outcome"]["duration_ms"] < 4500
         assert user.metric(LOST) == failed + 1
     finally:
         keeper.front.resume()
@@ -247,7 +254,7 @@ def local_hashes(ids):
 def their_workers(stack, n):
     """Whose events the reference's routers hear as well: they stand in discovery."""
     (stack.folder / MODEL).symlink_to(MODEL_PATH)
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.start_nats("-js")
     stack.start("reference-mocker", [
         reference_python("1.6.1"), "-m", "dynamo.mocker", "--model-path", MODEL, "--discovery-backend", "file",
         "--request-plane", "tcp", "--event-plane", "nats", "--speedup-ratio", "100", "--block-size", "16",
@@ -303,7 +310,7 @@ def test_our_user_of_their_index(stack, events):
 
 @pytest.mark.parametrize("events", [True, False], ids=["events", "placements"])
 def test_their_user_of_our_index(stack, events):
-    stack.start_nats("-js", "-sd", stack.folder / "jetstream")
+    stack.start_nats("-js")
     flags = [] if events else ["--no-kv-events"]
     stack.mocker(workers=4)
     stack.frontend("--router-mode", "kv", "--serve-indexer", *flags)

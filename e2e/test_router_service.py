@@ -16,7 +16,7 @@ import fake_worker
 import file_store
 import plane_caller
 from conftest import program, reference_python
-from stack import MODEL, SOON, Stack, decisions_of, until
+from stack import MODEL, PATIENT, SOON, Stack, decisions_of, until
 
 BLOCK = 16
 
@@ -233,7 +233,7 @@ def test_a_worker_killed_in_the_middle(tmp_path, limit_of):
     """kill -9: with a limit the caller sees one whole stream; without one a broken stream, as from the reference's router."""
     with RouterStack(tmp_path, events=False) as stack:
         card = ("--migration-limit", 1) if limit_of == "card" else ()
-        workers = [stack.mocker(*card, speedup=1) for _ in range(2)]
+        workers = [stack.mocker(*card, speedup=0.5) for _ in range(2)]  # nearly three seconds an answer
         stack.route("--no-kv-events", *(("--migration-limit", 1) if limit_of == "flag" else ()))
         stack.ready(2)
         homes = [plane_caller.start(stack.generate, request(prompt(seed), n=200)) for seed in range(6)]
@@ -394,20 +394,21 @@ def test_the_frontend_in_front_of_it_migrates(tmp_path):
 def test_requests_wait_for_room(tmp_path):
     pending = "dynamo_component_router_queue_pending_requests"
     with RouterStack(tmp_path, events=False) as stack:
-        stack.mocker(speedup=0.05)
-        stack.route("--no-kv-events", "--router-queue-threshold", "0", "--router-queue-limit", "1")
+        worker = stack.mocker()
+        stack.route("--no-kv-events", "--router-queue-threshold", "0", "--router-queue-limit", "1", **PATIENT)
         stack.ready(1)
         answers = {}
 
         def ask(seed):
             answers[seed] = plane_caller.call(stack.generate, request(prompt(seed, blocks=24), n=1))
         clients = [threading.Thread(target=ask, args=(seed,)) for seed in range(2)]
-        clients[0].start()
-        until("it is routed", lambda: len(routes(stack)) == 1)
-        clients[1].start()
-        until("the other waits", lambda: stack.metric(pending) == 1)
-        with pytest.raises(Exception, match="queue is full"):
-            ask(2)
+        with stack.paused(worker):
+            clients[0].start()
+            until("it is routed", lambda: len(routes(stack)) == 1)
+            clients[1].start()
+            until("the other waits", lambda: stack.metric(pending) == 1)
+            with pytest.raises(Exception, match="queue is full"):
+                ask(2)
         for client in clients:
             client.join()
         assert all(len(answers[seed][0]["token_ids"]) == 1 for seed in range(2)) and len(routes(stack)) == 2

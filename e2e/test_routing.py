@@ -2,6 +2,7 @@
 """Routing modes, cost traces, events and the live flip, with mockers on loopback."""
 
 import collections
+import concurrent.futures
 import datetime
 import http.client
 import json
@@ -14,7 +15,7 @@ import time
 
 import pytest
 
-from stack import (CHAT, COMPLETIONS, MODEL, ROUTED, ROUTED_LOG, Stack, decision_for, decisions_of, request_id,
+from stack import (CHAT, COMPLETIONS, MODEL, PATIENT, ROUTED, ROUTED_LOG, Stack, decision_for, decisions_of, request_id,
                    until, words)
 from test_combinations import Reference
 
@@ -293,30 +294,31 @@ def test_policies_flip_live_and_their_lines_compute(stack):
 
 def test_busy_workers_refuse(eventless):
     """With one slow worker in prefill, its uncomputed tokens are over the threshold."""
-    stack = eventless.up("--router-mode", "kv", "--active-prefill-tokens-threshold", "100", speedup=0.05)
-    slow = threading.Thread(target=lambda: stack.chat(words(400), max_tokens=1))
-    slow.start()
-    until("the prompt is being computed",
-          lambda: (stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0) > 100)
-    refused = stack.request("POST", CHAT, stack.body("x"))
-    assert refused.status == 503 and "busy" in refused.json["error"]["message"]
-    assert refused.json["error"]["type"] == "overloaded_error"
-    # A threshold set while running has effect at once.
-    stack.request("POST", "/busy_threshold", {"model": MODEL, "active_prefill_tokens_threshold": 1000000})
-    stack.chat("x", max_tokens=1)
-    slow.join()
+    stack = eventless.up("--router-mode", "kv", "--active-prefill-tokens-threshold", "100", **PATIENT)
+    with stack.paused(stack.worker), concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = pool.submit(stack.chat, words(400), max_tokens=1)
+        until("the worker has the prompt",
+              lambda: (stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0) > 100)
+        refused = stack.request("POST", CHAT, stack.body("x"))
+        assert refused.status == 503 and "busy" in refused.json["error"]["message"]
+        assert refused.json["error"]["type"] == "overloaded_error"
+        # A threshold set while running has effect at once.
+        stack.request("POST", "/busy_threshold", {"model": MODEL, "active_prefill_tokens_threshold": 1000000})
+        more = pool.submit(stack.chat, "x", max_tokens=1)
+        until("it has gone there", lambda: stack.decisions() == {"kv": 2})
+        stack.worker.resume()
+        assert slow.result().text and more.result().text
 
 
 def test_a_silent_request_stops_counting(eventless):
     """The safety net: its worker computes for longer than the expiry; the answer still comes."""
-    stack = eventless.up("--router-mode", "kv", speedup=0.008, DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS="0.5")
+    stack = eventless.up("--router-mode", "kv", DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS="0.5", **PATIENT)
     answers = []
     slow = threading.Thread(target=lambda: answers.append(stack.chat(words(400), max_tokens=1)))
-    slow.start()
-    active = lambda: stack.metric("dynamo_frontend_worker_active_prefill_tokens") or 0
-    until("the prompt is being computed", lambda: active() > 100)
-    until("it has expired", lambda: stack.metric("commutator_router_bookings_expired", model=MODEL) == 1)
-    assert active() == 0 and not answers
+    with stack.paused(stack.worker):
+        slow.start()
+        until("it has expired", lambda: stack.metric("commutator_router_bookings_expired", model=MODEL) == 1)
+        assert not stack.metric("dynamo_frontend_worker_active_prefill_tokens") and not answers
     slow.join()
     assert answers[0].usage["completion_tokens"] == 1
 

@@ -25,7 +25,7 @@ class Rig:
                     "DYN_DISCOVERY_BACKEND": "file", "DYN_REQUEST_PLANE": plane, "DYN_SELF_HOST_METADATA": "0"}
 
     def __enter__(self):
-        self.stack.start_nats("-js", "-sd", self.stack.folder / "jetstream")
+        self.stack.start_nats("-js")
         self.worker = self.start_worker()
         return self
 

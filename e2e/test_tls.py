@@ -132,7 +132,7 @@ def nats(tmp_path):
     authority = certificate(tmp_path, "authority")
     server, known = (certificate(tmp_path, name, authority) for name in ("server", "known"))
     with Stack(tmp_path) as stack:
-        stack.start_nats("-js", "-sd", tmp_path / "jetstream", "--tlsverify", "--tlscert", server[0], "--tlskey", server[1],
+        stack.start_nats("-js", "--tlsverify", "--tlscert", server[0], "--tlskey", server[1],
                          "--tlscacert", authority[0])
         stack.server = {"NATS_SERVER": f"tls://127.0.0.1:{stack.nats_port}"}
         stack.mocker("--publish-as", "endpoint", DYN_REQUEST_PLANE="nats", **stack.server, NATS_TLS_CA_CERT_PATH=authority[0],
