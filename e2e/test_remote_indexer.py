@@ -107,6 +107,7 @@ def test_a_keeper_that_dies_and_comes_back(stack):
     assert user.front.log().count("does not answer: routing by what is placed here") == 1
     for record in keeper.kv.glob("v1/*/*kv%5Findexer*"):
         record.unlink(missing_ok=True)  # as its lease would
+    user.front.wait_log("remote KV indexer gone")
     another(stack, "--serve-indexer", workers=4)
     user.front.wait_log("(?s)remote KV indexer gone.*remote KV indexer found")
     until("it is asked again", lambda: decided(user, prompt(1)).get("index") == "remote")
