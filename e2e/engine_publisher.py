@@ -30,7 +30,7 @@ class Engine:
             self._thread = threading.Thread(target=self._serve_replay, daemon=True)
             self._thread.start()
 
-    def wait_for_subscribers(self, n=1, seconds=10):
+    def wait_for_subscribers(self, n=1, seconds=90):
         """What is published before a subscriber is there is lost, as with every PUB socket."""
         for _ in range(n):
             assert self._pub.poll(seconds * 1000), "nobody subscribed"

@@ -182,7 +182,7 @@ def test_their_frontend_drives_our_prefill_and_decode_workers(stack, generation,
     assert ids["prefill_worker_id"] == registered(prefill) and ids["decode_worker_id"] == registered(decode)
     if generation.old:  # our prefill worker's events reach its index
         until("its router has seen our events", lambda: request(port, COMPLETIONS, prompt)[0] == 200
-              and "with 20 cached blocks" in front.log(), 30)
+              and "with 20 cached blocks" in front.log())
 
 
 def prefills(stack):

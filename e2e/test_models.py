@@ -314,9 +314,7 @@ class CardWorker(FakeWorker):
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = self.kv / f"whole-{self.worker_id:x}"
         whole.write_text(json.dumps(record))
-        path.unlink(missing_ok=True)
-        os.link(whole, path)
-        whole.unlink()
+        whole.rename(path)  # at no moment is there none: the worker would be taken for gone
         return path
 
     def put_card(self, card, suffix=""):

@@ -360,7 +360,7 @@ def behind_a_frontend(stack, *flags):
     try:
         until("both models are served", lambda: sorted(stack.models()) == [MODEL, "routed"])
         yield
-        assert not stack.loads()
+        until("nothing is under way", lambda: not stack.loads())
         assert stack.front.stop() == 0
     finally:
         routed.close()
@@ -376,7 +376,7 @@ def test_our_frontend_can_sit_in_front_of_it(eventless):
 def test_the_frontend_in_front_of_it_migrates(tmp_path):
     """As in the reference, where the router only breaks off: it is asked again, and knows another worker."""
     with RouterStack(tmp_path, events=False) as stack:
-        workers = [stack.mocker(speedup=1) for _ in range(2)]
+        workers = [stack.mocker(speedup=0.5) for _ in range(2)]
         stack.route("--no-kv-events")
         stack.ready(2)
         with behind_a_frontend(stack, "--migration-limit", 1):

@@ -2,11 +2,10 @@
 """dynamo-router slots: accounts of requests, and the same answers as the reference's slot tracker."""
 
 import json
-import socket
 
 import pytest
 
-from conftest import reference_python
+from conftest import free_port, reference_python
 from stack import Stack, until
 from test_index_service import REFERENCES, Service, serve
 
@@ -93,8 +92,7 @@ def test_requests_of_a_caller_that_died_expire(stack):
 @pytest.mark.parametrize("version", REFERENCES)
 def test_the_reference_answers_the_same(stack, service, version):
     python = reference_python(version)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     reference = Service(stack, stack.start("reference", [python, "-m", "dynamo.slot_tracker", "--port",
                                                          port]), port)
 
