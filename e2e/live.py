@@ -7,6 +7,8 @@ by address. What is waited for has a limit; nothing sleeps for its own sake.
 
 import base64
 import contextlib
+import datetime
+import fcntl
 import http.client
 import json
 import pathlib
@@ -106,13 +108,20 @@ class Platform:
                               "--wait", "--timeout=150s", *options)
 
     def ready(self):
-        """Installs the chart, with the image that was loaded last in every pod of it."""
-        old = self.api.get(DEPLOYMENTS.format(ns=SYSTEM) + "/" + MANAGER)
-        self.install("--set", "dynamo-operator.controllerManager.manager.image.tag=dev")
-        if old:  # the tag may have moved
-            self.kube.kubectl("rollout", "restart", "deployment", MANAGER, "-n", SYSTEM)
-            self.kube.kubectl("rollout", "status", "deployment", MANAGER, "-n", SYSTEM, "--timeout=180s")
+        """Installs the chart, with the image that was loaded last in every pod of it. Files beside each other take turns."""
+        with open(self.kube.kubeconfig) as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            self.install("--set", "dynamo-operator.controllerManager.manager.image.tag=dev")
+            if not self._is_of_loaded_image():
+                self.kube.kubectl("rollout", "restart", "deployment", MANAGER, "-n", SYSTEM)
+                self.kube.kubectl("rollout", "status", "deployment", MANAGER, "-n", SYSTEM, "--timeout=180s")
         return self
+
+    def _is_of_loaded_image(self):
+        """Whether the operator was begun after images were loaded: the tag may have moved."""
+        loaded = pathlib.Path(self.kube.kubeconfig).parent.parent / "loaded"
+        begun = datetime.datetime.fromisoformat(self.pod("dynamo-operator")["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
+        return loaded.exists() and begun.timestamp() > loaded.stat().st_mtime
 
     def pod(self, name, namespace=SYSTEM):
         """The pod of the release whose app.kubernetes.io/name this is."""

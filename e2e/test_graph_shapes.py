@@ -14,7 +14,7 @@ from conftest import ROOT, run
 from live import (CLAIMS, COMPONENTS, DEPLOYMENTS, EVENTS, IMAGE, MODEL, SECRETS, SERVICES, Graph, condition, eventually, graph,
                   left_of, mocker, probe, prompt, restarts)
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.tenant]
 MOUNT = [{"name": "models", "mountPoint": "/models"}]
 
 

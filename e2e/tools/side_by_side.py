@@ -6,6 +6,7 @@ import queue
 import select
 import subprocess
 import tempfile
+import threading
 import time
 
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -58,14 +59,19 @@ def in_order(commands, limit=None):
 
 
 def as_they_end(chains, jobs):
-    """The ends of chains of commands, as they come. Those of a chain run one after another."""
+    """The ends of chains of commands, as they come. The steps of a chain run one after another, the commands of a step
+    side by side, also where that is more than JOBS."""
     ends = queue.SimpleQueue()
 
     def follow(chain):
-        for command in chain:
-            ends.put(run_one(command))
+        for step in chain:
+            threads = [threading.Thread(target=lambda command=command: ends.put(run_one(command))) for command in step]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
     with pool(jobs) as workers:
         for chain in chains:
             workers.submit(follow, chain)
-        for _ in range(sum(map(len, chains))):
+        for _ in range(sum(len(step) for chain in chains for step in chain)):
             yield ends.get()

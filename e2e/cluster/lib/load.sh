@@ -13,3 +13,4 @@ for archive in "$@"; do
   [ -f "$archive" ] || die "no such file: $archive"
   in_node ctr -n k8s.io images import - <"$archive"
 done
+touch "$STATE/loaded"   # what was made before may run an older image of the same name
