@@ -662,7 +662,7 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
                               .events = f->events,
                               .engines = f->engines};
     samples_init(&f->admin.samples, f->serving.metrics.registry);
-    r = start_http(f, e);
+    r = args->embedded ? 0 : start_http(f, e);
     if (r < 0)
         return r;
     name_idle(conf);
@@ -676,7 +676,12 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
 
 uint16_t frontend_port(const struct frontend *f)
 {
-    return http_server_port(f->http);
+    return f->http ? http_server_port(f->http) : 0;
+}
+
+struct serving *frontend_serving(struct frontend *f)
+{
+    return &f->serving;
 }
 
 /* --- stop --------------------------------------------------------------------------------------

@@ -24,9 +24,10 @@ struct frontend_args {
     int argc;
     char *const *argv;
     const char *(*env)(const char *name);
+    bool embedded; /* in another program, which asks frontend_serving(): it does not listen */
 };
 
-/* Listens when it returns. @conf and @args are borrowed. */
+/* Listens when it returns, unless it is embedded. @conf and @args are borrowed. */
 MUST_CHECK int frontend_start(struct frontend **ret, struct loop *l,
                               const struct frontend_conf *conf, const struct frontend_args *args,
                               struct err *e);
@@ -34,4 +35,7 @@ MUST_CHECK int frontend_start(struct frontend **ret, struct loop *l,
 void frontend_stop(struct frontend *f, loop_fn stopped, void *arg);
 struct frontend *frontend_free(struct frontend *f);
 DEFINE_CLEANUP(struct frontend *, frontend_free)
-uint16_t frontend_port(const struct frontend *f);
+uint16_t frontend_port(const struct frontend *f); /* 0: it does not listen */
+/* Borrowed; on the loop's thread. */
+struct serving;
+struct serving *frontend_serving(struct frontend *f);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/frontend/pool.h"
 
-#include <assert.h>
 #include <math.h>
 
 #include "lib/base/log.h"
@@ -257,17 +256,19 @@ static bool find_shared(struct pool *p, const struct route_request *q, struct sh
 static int route_around(struct pool *p, struct route_request *q, struct pool_avoid avoid,
                         struct route_decision *ret_decision, struct booking **ret_booking)
 {
-    uint64_t ids[AVOID_MAX], start = clock_now_ns();
+    uint64_t few[2 * AVOID_MAX], *ids = few, start = clock_now_ns();
+    AUTO(mem_free) uint64_t *many = NULL; /* who names its workers may leave out thousands */
     struct shared_hits hits;
     int r;
 
     q->shared = find_shared(p, q, &hits) ? &hits : NULL;
     ret_decision->shared_ns = clock_now_ns() - start;
-    assert(avoid.n <= AVOID_MAX);
+    if (avoid.n > AVOID_MAX)
+        ids = many = xreallocarray(NULL, avoid.n + AVOID_MAX, sizeof(ids[0]));
     if (avoid.n)
         memcpy(ids, avoid.ids, avoid.n * sizeof(ids[0]));
     q->exclude = ids;
-    q->n_exclude = avoid.n + inhibited(p, ids + avoid.n, AVOID_MAX - avoid.n);
+    q->n_exclude = avoid.n + inhibited(p, ids + avoid.n, AVOID_MAX);
     r = scheduler_route(p->scheduler, q, ret_decision, ret_booking);
     if (r == ROUTE_NO_WORKERS && q->n_exclude > avoid.n) {
         /* Better a worker that failed somebody else just now than none. */

@@ -284,22 +284,15 @@ static enum step_result step_tokenize(struct request *rq)
 /* --- check -------------------------------------------------------------------------------------
  */
 
-/* Replicas agree on it: the same model, in workers of the same namespace. */
 static void hash_for_tracker(struct request *rq)
 {
-    const struct pool *p = rq->m->pool;
-    struct tracking_scope scope = {.model = str_from(rq->m->name),
-                                   .routing_group = str_from(p->ns),
-                                   .block_size = scheduler_block_size(p->scheduler),
-                                   .cache_namespace = model_salt(rq->m, rq->in.cache_salt),
-                                   .eagle = p->eagle};
-
     if (!rq->s->tracking)
         return;
     rq->tracked =
-        xreallocarray(rq->tracked, rq->prompt.len / scope.block_size, sizeof(*rq->tracked));
-    (void)tracking_hash_sequence(rq->s->tracking, &scope, rq->prompt.ptr, rq->prompt.len,
-                                 rq->tracked);
+        xreallocarray(rq->tracked, rq->prompt.len / scheduler_block_size(rq->m->pool->scheduler),
+                      sizeof(*rq->tracked));
+    (void)serving_track(rq->s, rq->m, rq->in.cache_salt, rq->prompt.ptr, rq->prompt.len,
+                        rq->tracked);
 }
 
 void request_hash_prompt(struct request *rq)

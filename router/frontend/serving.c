@@ -267,3 +267,19 @@ struct pool *serving_find_prefill(const struct serving *s, const struct model *m
     }
     return n_others == 1 && first && !first->next_set ? other : NULL;
 }
+
+/* Replicas agree on it: the same model, in workers of the same namespace. */
+bool serving_track(const struct serving *s, const struct model *m, struct str salt,
+                   const uint32_t *tokens, size_t n_tokens, uint64_t *ret)
+{
+    const struct tracking_scope scope = {.model = str_from(m->name),
+                                         .routing_group = str_from(m->pool->ns),
+                                         .block_size = scheduler_block_size(m->pool->scheduler),
+                                         .cache_namespace = model_salt(m, salt),
+                                         .eagle = m->pool->eagle};
+
+    if (!s->tracking)
+        return false;
+    (void)tracking_hash_sequence(s->tracking, &scope, tokens, n_tokens, ret);
+    return true;
+}

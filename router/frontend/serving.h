@@ -99,6 +99,12 @@ struct model *serving_find_model(const struct serving *s, struct str name);
  */
 struct model *serving_pick_model(struct serving *s, struct str name, struct opt_u64 worker,
                                  struct str session);
+/*
+ * What bookings call the blocks of a prompt, when that is a secret (`tracking`): at most n_tokens /
+ * block size to @ret. False: nothing is written, they go by their sequence hashes.
+ */
+bool serving_track(const struct serving *s, const struct model *m, struct str salt,
+                   const uint32_t *tokens, size_t n_tokens, uint64_t *ret);
 /* After a change of `models`. */
 void serving_link_sets(struct serving *s);
 /* Those who prefill for it; NULL when there is none. */
