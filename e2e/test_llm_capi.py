@@ -128,8 +128,12 @@ def test_what_is_told_counts(stack):
         for i in range(16):
             assert picker.prefilled(f"r{i}") == {"code": 0}
             assert picker.free(f"r{i}") == {"code": 0}
-        # Nothing is left: equal workers are taken by chance again.
-        until("each is chosen", lambda: {picker.decode(chat("x"))["decode"] for _ in range(8)} == set(ids))
+        # Nothing is left: what is told of one worker sends the next request to the other.
+        for worker in ids:
+            long = picker.decode(chat(words(400, seed=99)))["tokens"]
+            assert picker.add("again", long, worker) == {"code": 0}
+            assert {picker.decode(chat("x"))["decode"] for _ in range(8)} == set(ids) - {worker}
+            assert picker.free("again") == {"code": 0}
 
 
 def test_prefill_and_decode(stack):

@@ -228,6 +228,7 @@ query_router_result_t picker_book(struct picker *p, struct str id, const uint32_
     }
     if (strmap_len(p->booked) >= p->serving->requests_max) {
         metric_add(p->refused, 1);
+        log_warn(&LG, "not booked: too many requests are", LOG_VIEW("request_id", id));
         return QUERY_ROUTER_ERR_BACKPRESSURE;
     }
     m = model_of_worker(p, worker.worker_id);
