@@ -63,7 +63,7 @@ static int serve(const struct frontend_conf *conf, const struct frontend_args *a
 int main(int argc, char **argv)
 {
     struct frontend_conf conf = {0};
-    struct frontend_args args = {argc, argv, env};
+    struct frontend_args args = {.argc = argc, .argv = argv, .env = env};
     struct err e;
     int r = frontend_conf_load(&conf, argc, argv, env, &e);
 
