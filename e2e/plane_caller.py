@@ -31,9 +31,9 @@ def read_frame(connection):
     return receive(connection, n_header), receive(connection, n_body)
 
 
-def frame(path, control, body):
+def frame(path, control, body, headers=None):
     payload = two_part(json.dumps(control).encode(), json.dumps(body).encode())
-    headers = b"{}"
+    headers = json.dumps(headers or {}).encode()
     return (struct.pack(">H", len(path)) + path + struct.pack(">H", len(headers)) + headers +
             struct.pack(">I", len(payload)) + payload)
 
@@ -57,8 +57,8 @@ def take(listener, request):
     return home
 
 
-def start(address, body, timeout=20):
-    """Sends a request; returns the worker's connection home, with its prologue read."""
+def start(address, body, timeout=20, headers=None):
+    """Sends a request, with headers of the plane; returns the worker's connection home, with its prologue read."""
     where, path = address.split("/", 1)
     host, port = where.rsplit(":", 1)
     request = str(uuid.uuid4())
@@ -66,7 +66,7 @@ def start(address, body, timeout=20):
             socket.create_connection((host, int(port)), timeout) as connection:
         listener.settimeout(timeout)
         home = f"127.0.0.1:{listener.getsockname()[1]}"
-        connection.sendall(frame(path.encode(), control(request, home), body))
+        connection.sendall(frame(path.encode(), control(request, home), body, headers))
         ack = receive(connection, struct.unpack(">I", receive(connection, 4))[0])
         if ack:
             raise PlaneError(ack.decode())
@@ -85,6 +85,6 @@ def items(home):
                 yield item["data"]
 
 
-def call(address, body):
+def call(address, body, headers=None):
     """The data of all items of one request."""
-    return [item.get("data") for item in items(start(address, body))]
+    return [item.get("data") for item in items(start(address, body, headers=headers))]

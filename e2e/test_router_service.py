@@ -167,6 +167,26 @@ def test_what_it_does_not_know_reaches_the_worker(eventless):
         fake.close()
 
 
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1,b=2",
+         "x-request-id": "mine", "x-dynamo-request-id": "7b1a7d4e-4a57-4a5e-9d2a-111111111111"}
+
+
+@pytest.mark.parametrize("said, kept", [
+    (TRACE, TRACE), ({}, {}), ({"x-other": "a", "x-request-id": "mine"}, {"x-request-id": "mine"}),
+    ({**TRACE, "traceparent": "garbage"}, {name: TRACE[name] for name in ("x-request-id", "x-dynamo-request-id")}),
+    ({**TRACE, "x-request-id": "a" * 2000}, {name: value for name, value in TRACE.items() if name != "x-request-id"}),
+    ({**TRACE, "x-request-id": 5}, {})])
+def test_a_worker_is_told_of_the_caller_s_trace(eventless, said, kept):
+    """In 1.6.1 the trace ends at the router, and its worker begins another or has none."""
+    fake = fake_worker.FakeWorker(eventless.kv, fake_worker.ANSWER)
+    try:
+        eventless.ready(3)
+        plane_caller.call(eventless.generate, request(prompt(6), routing={"backend_instance_id": fake.worker_id}), said)
+        assert {name: value for name, value in fake.headers[-1].items() if name in TRACE} == kept
+    finally:
+        fake.close()
+
+
 @pytest.mark.parametrize("behaviour", [fake_worker.REFUSE_CONNECTION, fake_worker.ACK_ERROR, fake_worker.CLOSE_AT_HOME,
                                        fake_worker.BREAK_BEFORE_TOKEN])
 def test_another_worker_takes_over_before_the_first_item(eventless, behaviour):

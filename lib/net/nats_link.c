@@ -98,6 +98,15 @@ static unsigned status_of(natsMsg *msg)
     return str_parse_u64(str_head(str_from(text), 3), &status) ? (unsigned)status : 0;
 }
 
+struct str nats_message_header(const struct nats_message *m, const char *name)
+{
+    const char *text;
+
+    if (!m->origin || natsMsgHeader_Get(m->origin, name, &text) != NATS_OK)
+        return STR_NULL;
+    return str_from(text);
+}
+
 static void on_message(natsConnection *connection, natsSubscription *handle, natsMsg *msg,
                        void *arg)
 {
@@ -108,6 +117,7 @@ static void on_message(natsConnection *connection, natsSubscription *handle, nat
         .view = {.subject = str_from(natsMsg_GetSubject(msg)),
                  .reply = str_from(natsMsg_GetReply(msg)),
                  .payload = str_slice(natsMsg_GetData(msg), (size_t)natsMsg_GetDataLength(msg)),
+                 .origin = msg,
                  .status = status_of(msg)},
     };
 

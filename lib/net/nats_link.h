@@ -50,7 +50,10 @@ struct nats_link_stats {
 struct nats_message {
     struct str subject, reply, payload;
     unsigned status; /* of a message that the server made itself (503: nobody there); else 0 */
+    void *origin;    /* the library's message; NULL = it has no headers */
 };
+/* The value of its first header of that name, as it is written; STR_NULL = none. */
+struct str nats_message_header(const struct nats_message *m, const char *name);
 
 struct nats_header {
     const char *name, *value;

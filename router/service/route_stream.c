@@ -40,6 +40,7 @@ struct route_stream {
     struct route_decision decision;
     struct arena *arena;
     struct routed_request in;
+    struct trace_context trace; /* the caller's, which the worker is told of */
     uint64_t *local, *sequence;
     uint64_t *tracked; /* NULL = as sequence */
     size_t n_blocks;
@@ -514,7 +515,8 @@ static void send_on(struct route_stream *s)
                                                    .batch_end = on_batch_end};
     AUTO(buf_done) struct buf body = BUF_NULL;
     int r = route(s, false);
-    struct plane_call call = {.id = request_id(s)};
+    struct plane_header headers[TRACE_HEADERS_MAX];
+    struct plane_call call = {.id = request_id(s), .headers = headers};
 
     if (r != 0) {
         fail(s, outcome_text(r));
@@ -523,6 +525,7 @@ static void send_on(struct route_stream *s)
     routed_request_put(&body, plane_request_body(s->request), &s->in, chosen(s).dp_rank);
     call.address = str_from(map64_find_ptr(&s->pool->addresses, chosen(s).worker_id));
     call.body = buf_str(&body);
+    call.n_headers = trace_context_headers(&s->trace, headers);
     s->stream = plane_client_send(s->pool->plane, &call, &handlers, s);
 }
 
@@ -586,11 +589,13 @@ static void look_up(struct route_stream *s, void (*next)(struct route_stream *s)
 static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq)
 {
     struct route_stream *s = xcalloc(1, sizeof(*s));
+    const struct trace_headers told = plane_request_trace(rq);
 
     s->pool = p;
     s->request = rq;
     s->t_start_ns = clock_now_ns();
     s->arena = arena_new();
+    trace_context_init(&s->trace, &told, NULL);
     list_append(&p->streams, &s->link);
     p->n_streams++;
     metric_add(p->requests, 1);

@@ -45,6 +45,8 @@ struct plane_request {
     struct buf payload; /* the two-part message; what follows points into it or into scratch */
     struct buf scratch;
     struct control control;
+    struct buf said; /* the texts of trace */
+    struct trace_headers trace;
     struct str body;
     struct tcp *home;
     struct buf in;
@@ -64,6 +66,7 @@ static void request_free(void *arg)
 
     buf_done(&rq->payload);
     buf_done(&rq->scratch);
+    buf_done(&rq->said);
     buf_done(&rq->in);
     free(rq);
 }
@@ -221,7 +224,32 @@ const char *plane_server_refusal(struct plane_server *s)
     return "Server overloaded: worker at capacity";
 }
 
-void plane_server_begin(struct plane_server *s, const struct plane_handler *h, struct str payload)
+/* What is too long to be handed on is not kept either. */
+static struct str keep(struct plane_request *rq, struct str value)
+{
+    size_t at = rq->said.len;
+
+    if (value.len > TRACE_VALUE_MAX)
+        return STR_NULL;
+    buf_put_str(&rq->said, value);
+    return str_skip(buf_str(&rq->said), at);
+}
+
+static void keep_trace(struct plane_request *rq, const struct trace_headers *h)
+{
+    const size_t sum = h->parent.len + h->state.len + h->client_id.len + h->dynamo_id.len;
+
+    if (!sum)
+        return;
+    (void)buf_reserve(&rq->said, MIN(sum, (size_t)TRACE_HEADERS_MAX * TRACE_VALUE_MAX) + 1);
+    rq->trace = (struct trace_headers){.parent = keep(rq, h->parent),
+                                       .state = keep(rq, h->state),
+                                       .client_id = keep(rq, h->client_id),
+                                       .dynamo_id = keep(rq, h->dynamo_id)};
+}
+
+void plane_server_begin(struct plane_server *s, const struct plane_handler *h, struct str payload,
+                        const struct trace_headers *trace)
 {
     static const struct tcp_handlers home_handlers = {
         .connected = on_home_connected,
@@ -240,6 +268,7 @@ void plane_server_begin(struct plane_server *s, const struct plane_handler *h, s
     s->stats.running++;
     s->stats.requests++;
     buf_put_str(&rq->payload, payload);
+    keep_trace(rq, trace);
     r = request_parse(rq, &home, &e);
     if (r == 0)
         r = tcp_connect(&rq->home, s->loop, home.ip, home.port, &home_handlers, rq, &e);
@@ -421,6 +450,11 @@ struct str plane_request_id(const struct plane_request *rq)
 struct str plane_request_body(const struct plane_request *rq)
 {
     return rq->body;
+}
+
+struct trace_headers plane_request_trace(const struct plane_request *rq)
+{
+    return rq->trace;
 }
 
 void plane_request_set_handlers(struct plane_request *rq, const struct plane_request_handlers *h,

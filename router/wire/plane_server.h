@@ -20,6 +20,7 @@
 #include "lib/base/str.h"
 #include "lib/net/loop.h"
 #include "router/wire/plane_address.h"
+#include "router/wire/trace_context.h"
 
 struct nats_link;
 struct plane_server;
@@ -85,6 +86,8 @@ struct plane_server_stats plane_server_stats(const struct plane_server *s);
 /* Borrowed until the request ends. */
 struct str plane_request_id(const struct plane_request *rq);
 struct str plane_request_body(const struct plane_request *rq);
+/* What the caller said of its trace, as it came: to be read by trace_context_init(). */
+struct trace_headers plane_request_trace(const struct plane_request *rq);
 
 struct plane_request_handlers {
     /* "stop", "kill", or the frontend is gone: whatever is sent now goes nowhere. End it. Once. */

@@ -22,8 +22,15 @@ static void on_request(struct http_exchange *x, void *arg)
         return;
     }
     refusal = plane_server_refusal(s);
-    if (!refusal)
-        plane_server_begin(s, h, rq->body);
+    if (!refusal) {
+        const struct trace_headers trace = {.parent = http1_header_get(rq, "traceparent"),
+                                            .state = http1_header_get(rq, "tracestate"),
+                                            .client_id = http1_header_get(rq, "x-request-id"),
+                                            .dynamo_id =
+                                                http1_header_get(rq, "x-dynamo-request-id")};
+
+        plane_server_begin(s, h, rq->body, &trace);
+    }
     http_respond(x, refusal ? 503 : 202, "text/plain; charset=utf-8",
                  refusal ? str_from(refusal) : STR_NULL);
 }

@@ -16,8 +16,15 @@ static void on_request(void *arg, const struct nats_message *m)
 
     if (m->reply.len) /* an empty one is the acknowledgement, before anything is read */
         (void)nats_link_publish(s->conf.nats, reply, refusal ? str_from(refusal) : STR_NULL);
-    if (!refusal)
-        plane_server_begin(s, h, m->payload);
+    if (!refusal) {
+        const struct trace_headers trace = {.parent = nats_message_header(m, "traceparent"),
+                                            .state = nats_message_header(m, "tracestate"),
+                                            .client_id = nats_message_header(m, "x-request-id"),
+                                            .dynamo_id =
+                                                nats_message_header(m, "x-dynamo-request-id")};
+
+        plane_server_begin(s, h, m->payload, &trace);
+    }
 }
 
 void plane_server_nats_subscribe(struct plane_handler *h, const char *subject)

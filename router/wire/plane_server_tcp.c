@@ -45,8 +45,10 @@ static void ack(struct server_conn *k, const char *text, struct str detail)
 
 static void frame_serve(struct server_conn *k, const struct tcp_frame *f)
 {
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
     struct plane_server *s = k->server;
     const struct plane_handler *handler;
+    struct trace_headers trace;
     const char *refusal;
 
     if (!str_is_utf8(f->path)) {
@@ -61,8 +63,10 @@ static void frame_serve(struct server_conn *k, const struct tcp_frame *f)
     }
     refusal = plane_server_refusal(s);
     ack(k, refusal ? refusal : "", STR_NULL);
-    if (!refusal)
-        plane_server_begin(s, handler, f->payload);
+    if (refusal)
+        return;
+    trace_headers_parse(&trace, f->headers, &scratch);
+    plane_server_begin(s, handler, f->payload, &trace);
 }
 
 static void on_conn_received(void *arg, struct str data)

@@ -13,6 +13,12 @@
 
 enum { SILENT = 0, N_ITEMS = 3 };
 
+/* What every caller says of its trace. */
+static const struct plane_header TRACE[TRACE_HEADERS_MAX] = {
+    {"traceparent", STR("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+    {"tracestate", STR("a=1,b=2")},
+    {"x-request-id", STR("mine \"of\" it")},
+    {"x-dynamo-request-id", STR("7b1a7d4e-4a57-4a5e-9d2a-111111111111")}};
 static const struct plane_endpoint EP = {"ns", "backend", "generate", 0xa1, false};
 
 struct rig {
@@ -92,7 +98,8 @@ static void call_address(struct rig *rig, struct call *c, struct str address, st
                                                    .finished = on_finished,
                                                    .failed = on_failed};
     char id[UUID_TEXT_SIZE];
-    struct plane_call call = {.address = address, .body = body};
+    struct plane_call call = {
+        .address = address, .body = body, .headers = TRACE, .n_headers = ARRAY_LEN(TRACE)};
 
     random_uuid(id);
     call.id = str_from(id);
@@ -129,7 +136,10 @@ static void serve(void *arg, struct plane_request *rq)
 {
     static const struct plane_request_handlers on = {.cancelled = serve_cancelled};
     struct rig *rig = arg;
+    struct trace_headers trace = plane_request_trace(rq);
 
+    assert_true(str_eq(trace.parent, TRACE[0].value) && str_eq(trace.state, TRACE[1].value));
+    assert_true(str_eq(trace.client_id, TRACE[2].value) && str_eq(trace.dynamo_id, TRACE[3].value));
     rig->served++;
     assert_int_equal(plane_request_id(rq).len, 36);
     assert_true(str_starts(plane_request_body(rq), STR("{\"token_ids\":[1")));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/digest.h"
+#include "lib/base/json_pull.h"
 
 enum { VERSION_NONE = 0xff, FLAG_SAMPLED = 1, FLAGS_KNOWN = 2 };
 
@@ -96,6 +97,40 @@ static bool is_within(const struct trace_context *t, double ratio)
 
     (void)!str_parse_hex64(str_skip(str_from(t->trace_id), 16), &low);
     return low >> 1 < (uint64_t)(ratio * 0x1p63);
+}
+
+static struct str *member(struct trace_headers *h, struct str key)
+{
+    if (str_is(key, "traceparent"))
+        return &h->parent;
+    if (str_is(key, "tracestate"))
+        return &h->state;
+    if (str_is(key, "x-request-id"))
+        return &h->client_id;
+    return str_is(key, "x-dynamo-request-id") ? &h->dynamo_id : NULL;
+}
+
+void trace_headers_parse(struct trace_headers *ret, struct str json, struct buf *scratch)
+{
+    struct trace_headers h = {.parent = STR_NULL};
+    struct json_pull p;
+    struct str key, *into;
+
+    *ret = h;
+    buf_clear(scratch);
+    (void)buf_reserve(scratch, json.len); /* what is decoded must not move */
+    json_pull_init(&p, json);
+    if (!json_pull_object(&p))
+        return;
+    while (json_pull_key(&p, &key)) {
+        into = member(&h, key);
+        if (!into)
+            (void)json_pull_skip(&p, NULL);
+        else
+            (void)json_pull_string(&p, scratch, into);
+    }
+    if (json_pull_end(&p, NULL) == 0)
+        *ret = h;
 }
 
 void trace_context_init(struct trace_context *t, const struct trace_headers *in,

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/base/buf.h"
 #include "lib/base/log.h"
 #include "lib/base/str.h"
 #include "router/wire/plane_client.h"
@@ -58,6 +59,9 @@ struct trace_context {
 struct trace_headers {
     struct str parent, state, client_id, dynamo_id; /* as they came */
 };
+/* Those among the headers of a frame (tcp_frame.h), a JSON object; all empty when it is none. They lie in
+ * @json, or decoded in @scratch, which is cleared first. */
+void trace_headers_parse(struct trace_headers *ret, struct str json, struct buf *scratch);
 
 /* @sampler NULL = nothing is recorded. */
 void trace_context_init(struct trace_context *t, const struct trace_headers *in,

@@ -137,6 +137,32 @@ static void what_can_be_no_header_is_left_out(void **state)
     assert_int_equal(trace_context_headers(&t, out), 1);
 }
 
+static void headers_of_a_frame(void **state)
+{
+    static const char *const nothing[] = {"",
+                                          "{}",
+                                          "[]",
+                                          "null",
+                                          "{\"traceparent\":1}",
+                                          "{\"traceparent\":\"a\"",
+                                          "{\"x-other\":\"a\"}"};
+    AUTO(buf_done) struct buf scratch = BUF_NULL;
+    struct trace_headers h;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
+        trace_headers_parse(&h, str_from(nothing[i]), &scratch);
+        assert_int_equal(h.parent.len + h.state.len + h.client_id.len + h.dynamo_id.len, 0);
+    }
+    trace_headers_parse(&h,
+                        STR("{\"x-endpoint-path\":\"1/generate\",\"traceparent\":\"a\\u0062\","
+                            "\"tracestate\":\"c\",\"x-request-id\":\"\\t\","
+                            "\"x-dynamo-request-id\":\"d\"}"),
+                        &scratch);
+    assert_true(str_is(h.parent, "ab") && str_is(h.state, "c"));
+    assert_true(str_is(h.client_id, "\t") && str_is(h.dynamo_id, "d"));
+}
+
 static void take_line(struct str line, void *arg)
 {
     buf_put_str(arg, line);
@@ -230,8 +256,9 @@ static void a_child_is_of_its_parent(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(what_the_client_sent_is_handed_on), T(nothing_comes_of_nothing),
-                    T(a_recorded_request_is_a_span), T(bad_parents_count_for_nothing),
-                    T(newer_versions_may_have_more), T(what_can_be_no_header_is_left_out),
-                    T(lines_of_a_request_name_its_trace), T(samplers), T(a_child_is_of_its_parent));
+    return TEST_RUN(T(headers_of_a_frame), T(what_the_client_sent_is_handed_on),
+                    T(nothing_comes_of_nothing), T(a_recorded_request_is_a_span),
+                    T(bad_parents_count_for_nothing), T(newer_versions_may_have_more),
+                    T(what_can_be_no_header_is_left_out), T(lines_of_a_request_name_its_trace),
+                    T(samplers), T(a_child_is_of_its_parent));
 }
