@@ -25,7 +25,7 @@ check-charts: $(VENV_STAMP) $(BIN)/dynamo-operator ## CRDs and charts against an
 check-serving: $(VENV_STAMP) all reference-venv ## frontend, routing, explanations, worker loss, SDK and interop on loopback
 	$(Q)$(PYTEST) -q $(addprefix e2e/test_,frontend.py routing.py queue.py replicas.py remote_indexer.py explain.py worker_loss.py sdk.py \
 	    disagg.py router_service.py warm_restart.py migration.py metric_names.py combinations.py index_service.py select_service.py select_peers.py \
-	    slot_service.py messages.py interop.py text_workers.py embeddings.py trace.py spans.py tls.py policy_interop.py shared_cache.py events.py stock_engine.py bridge.py devices.py affinity.py shutdown.py llm_capi.py)
+	    slot_service.py messages.py interop.py text_workers.py text_dialects.py embeddings.py trace.py spans.py tls.py policy_interop.py shared_cache.py events.py stock_engine.py bridge.py devices.py affinity.py shutdown.py llm_capi.py)
 
 # Made before the tests enter the cluster's network, where no registry is reachable.
 REFERENCES := 0.9.0 1.4.2 1.6.1

@@ -381,7 +381,7 @@ void request_serve_embeddings(struct serving *s, struct http_exchange *x)
         serve(&parts);
 }
 
-/* Of a chat in another form: who knows no chats but as they are, cannot serve it. */
+/* Of a chat in another form: plain servers get bodies as they came. */
 static bool knows_dialects(const struct request_parts *p, struct api_error *e)
 {
     const struct model *m = p->m;
@@ -389,10 +389,9 @@ static bool knows_dialects(const struct request_parts *p, struct api_error *e)
     if (p->in.query_only && p->in.stream) /* whose events have no nvext */
         return api_fail(e, 400, "stream",
                         "Validation: query_instance_id asks for an answer that is not streamed");
-    return m->is_stock || m->takes_text
-               ? api_fail(e, 501, "model", "Model is served by %s: use /v1/chat/completions",
-                          m->is_stock ? "plain OpenAI servers"
-                                      : "workers that take chats and completions as they are")
+    return m->is_stock
+               ? api_fail(e, 501, "model",
+                          "Model is served by plain OpenAI servers: use /v1/chat/completions")
                : true;
 }
 

@@ -2,7 +2,8 @@
 /*
  * Workers that take requests of the OpenAI API as they are (ModelInput::Text): the body goes there,
  * chunks come back. There are no tokens here, so such requests are routed by load, and one whose
- * worker is lost goes to another only while nothing was said.
+ * worker is lost goes to another only while nothing was said. Requests of other APIs go there as the
+ * chats that they are made, and their answers are made of what the chunks say.
  */
 #include "router/frontend/request_text.h"
 
@@ -12,11 +13,16 @@
 #include "router/frontend/request_relay.h"
 #include "router/openai/relay.h"
 #include "router/openai/worker_answer.h"
+#include "router/openai/worker_said.h"
 
 struct request_text {
     struct worker_answer *answer;
     struct buf scratch;
     size_t begin; /* of rq->out that is this worker's; valid while nothing was sent */
+    /* of other APIs, which tell a call once it is whole */
+    struct worker_said said;
+    uint64_t n_told;             /* chunks that said something */
+    struct worker_answer *calls; /* pieces of those not told yet; NULL = none */
 };
 
 /* --- the request ------------------------------------------------------------------------------- */
@@ -36,6 +42,10 @@ static void put_request(struct request *rq, struct buf *out)
 {
     AUTO(buf_done) struct buf prompt = BUF_NULL;
 
+    if (rq->dialect) {
+        rq->dialect->put_chat(out, http_request(rq->x)->body, rq->in.made_chat);
+        return;
+    }
     if (rq->batch)
         put_prompt(&rq->in.prompt, &prompt);
     relay_text_put(out, http_request(rq->x)->body, buf_str(&prompt));
@@ -51,7 +61,10 @@ static struct request_text *text_of(struct request *rq)
         return rq->text_answer;
     rq->text_answer = xcalloc(1, sizeof(*rq->text_answer));
     rq->text_answer->answer = worker_answer_new(rq->in.api, rq->m->chunks, rq->choice * n);
-    rq->text_answer->begin = rq->out.len;
+    if (rq->dialect && rq->in.stream)
+        rq->dialect->put_begin(rq->told, &rq->out);
+    rq->text_answer->begin = rq->out.len; /* another worker's events go on behind those that open */
+    worker_said_init(&rq->text_answer->said);
     return rq->text_answer;
 }
 
@@ -65,8 +78,66 @@ static void reset(struct request *rq)
     if (!rq->n_output && rq->out.len > t->begin)
         buf_truncate(&rq->out, t->begin);
     worker_answer_free(t->answer);
+    worker_answer_free(t->calls);
+    worker_said_done(&t->said);
     buf_done(&t->scratch);
     free(t);
+}
+
+/* What was told of tokens. Messages tell what it may be meanwhile: a token a chunk. */
+static const struct usage *usage_of(const struct request *rq, struct usage *guess)
+{
+    const struct usage *told = worker_said_usage(&rq->text_answer->said);
+
+    if (told || !rq->in.estimate)
+        return told;
+    *guess = (struct usage){.prompt_tokens = rq->in.estimate,
+                            .completion_tokens = rq->text_answer->n_told};
+    return guess;
+}
+
+static void tell_said(struct request *rq)
+{
+    const struct worker_said *said = &rq->text_answer->said;
+    struct chunk_delta d = {.text = buf_str(&said->text),
+                            .reasoning = buf_str(&said->thoughts),
+                            .calls_json = buf_str(&said->calls)};
+    struct usage guess;
+
+    if (d.text.len || d.reasoning.len || d.calls_json.len)
+        rq->dialect->put_delta(rq->told, &rq->out, &d, usage_of(rq, &guess));
+}
+
+static void tell_calls(struct request *rq)
+{
+    AUTO(buf_done) struct buf choices = BUF_NULL;
+    struct request_text *t = rq->text_answer;
+
+    if (!t->calls)
+        return;
+    worker_answer_put_choices(t->calls, &choices);
+    t->calls = worker_answer_free(t->calls);
+    worker_said_read_calls(&t->said, buf_str(&choices));
+    tell_said(rq);
+}
+
+/* Of a stream; @chunk is what @json was made. */
+static int tell_chunk(struct request *rq, struct str json, struct str chunk, struct err *e)
+{
+    struct request_text *t = rq->text_answer;
+    bool has_calls = worker_said_read_chunk(&t->said, chunk);
+
+    if (t->calls && t->said.text.len) { /* they have ended */
+        tell_calls(rq);
+        (void)worker_said_read_chunk(&t->said, chunk);
+    }
+    t->n_told += has_calls || t->said.text.len || t->said.thoughts.len;
+    tell_said(rq);
+    if (!has_calls)
+        return 0;
+    if (!t->calls)
+        t->calls = worker_answer_new(API_CHAT, rq->m->chunks, 0);
+    return worker_answer_gather(t->calls, json, e);
 }
 
 static int put_chunk(struct request *rq, struct str json, struct err *e)
@@ -78,9 +149,12 @@ static int put_chunk(struct request *rq, struct str json, struct err *e)
     if (!rq->in.stream)
         return worker_answer_gather(t->answer, json, e);
     r = worker_answer_put_chunk(t->answer, json, &chunk, e);
-    if (r == 0)
-        sse_put_data(&rq->out, buf_str(&chunk));
-    return r;
+    if (r < 0)
+        return r;
+    if (rq->dialect)
+        return tell_chunk(rq, json, buf_str(&chunk), e);
+    sse_put_data(&rq->out, buf_str(&chunk));
+    return 0;
 }
 
 static void take(struct request *rq, struct str data)
@@ -107,10 +181,59 @@ void request_text_put_body(struct request *rq, struct str choices, struct buf *o
     worker_answer_put_body(text_of(rq)->answer, choices, out);
 }
 
+static struct dialect_end end_of(const struct request *rq, const struct usage *usage,
+                                 struct chunk_end *end)
+{
+    const struct worker_said *said = &rq->text_answer->said;
+
+    *end = (struct chunk_end){.finish = *said->finish ? said->finish : "stop",
+                              .stop_reason_json = buf_str(&said->stop_json)};
+    return (struct dialect_end){.end = end,
+                                .usage = usage,
+                                .completed = clock_wall_ms() / 1000,
+                                .nvext_json = buf_str(&said->nvext)};
+}
+
+static void end_events(struct request *rq)
+{
+    struct dialect_end end;
+    struct chunk_end last;
+    struct usage guess;
+
+    tell_calls(rq);
+    end = end_of(rq, usage_of(rq, &guess), &last);
+    rq->dialect->put_end(rq->told, &rq->out, &end);
+    request_complete_stream(rq);
+}
+
+/* Of a choice, as such a request has one. */
+static void end_body(struct request *rq, struct str choices, struct buf *out)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+    struct worker_said *said = &rq->text_answer->said;
+    struct dialect_end end;
+    struct chunk_end last;
+
+    request_text_put_body(rq, choices, &body);
+    worker_said_read_first(said, choices);
+    worker_said_read_rest(said, buf_str(&body));
+    end = end_of(rq, worker_said_usage(said), &last);
+    rq->dialect->put_body(rq->told, out,
+                          &(struct chunk_delta){.text = buf_str(&said->text),
+                                                .reasoning = buf_str(&said->thoughts),
+                                                .calls_json = buf_str(&said->calls)},
+                          &rq->chunk, &end);
+}
+
 static void end(struct request *rq)
 {
     AUTO(buf_done) struct buf choices = BUF_NULL, body = BUF_NULL;
 
+    (void)text_of(rq);
+    if (rq->dialect && rq->in.stream) {
+        end_events(rq);
+        return;
+    }
     if (rq->batch) {
         request_batch_complete(rq);
         return;
@@ -120,7 +243,10 @@ static void end(struct request *rq)
         return;
     }
     request_text_put_choices(rq, &choices);
-    request_text_put_body(rq, buf_str(&choices), &body);
+    if (rq->dialect)
+        end_body(rq, buf_str(&choices), &body);
+    else
+        request_text_put_body(rq, buf_str(&choices), &body);
     http_respond(rq->x, 200, "application/json", buf_str(&body));
     request_finish(rq);
 }

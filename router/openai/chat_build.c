@@ -60,3 +60,17 @@ void chat_choose_tool(struct json *chat, const char *name)
     (void)json_set_cstr(named, "type", "function");
     (void)json_set_cstr(json_need_object(named, "function"), "name", name);
 }
+
+bool chat_parse(const struct json *chat, struct arena *a, struct openai_request *ret,
+                struct api_error *e)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    struct str kept;
+
+    json_print(chat, &text);
+    kept = str_from(arena_strdup(a, buf_str(&text)));
+    if (!openai_request_parse(API_CHAT, kept, a, ret, e))
+        return false;
+    ret->made_chat = kept;
+    return true;
+}

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "lib/base/json_tree.h"
-#include "router/openai/api_error.h"
+#include "router/openai/openai.h"
 
 /* False with @e filled: what is no request at all. */
 bool chat_invalid(struct api_error *e, const char *param, const char *want);
@@ -22,5 +22,8 @@ void chat_move(struct json *to, const char *as, const struct json *from, const c
 void chat_add_call(struct json *message, const char *id, const char *name, const char *arguments);
 /* A tool, whose function is returned to be filled. */
 struct json *chat_add_tool(struct json *chat);
+/* Reads it as openai_request_parse() does. */
+MUST_CHECK bool chat_parse(const struct json *chat, struct arena *a, struct openai_request *ret,
+                           struct api_error *e);
 /* The one function that has to be called. */
 void chat_choose_tool(struct json *chat, const char *name);

@@ -15,6 +15,7 @@ struct dialect_end {
     const struct chunk_end *end;    /* NULL = it did not */
     const struct usage *usage;      /* NULL = not told */
     uint64_t completed;             /* seconds since the epoch */
+    struct str nvext_json;          /* of a worker that writes its own; empty = none */
     const struct api_error *failed; /* NULL = it did not; it may fail behind its end, too */
 };
 
@@ -29,6 +30,9 @@ struct dialect {
     /* The body of an answer that is not streamed, with what @chunk was told of workers. */
     void (*put_body)(void *self, struct buf *out, const struct chunk_delta *whole,
                      const struct chunk *chunk, const struct dialect_end *end);
+    /* The chat that the request @body was made, for workers that take chats as they are: what those of
+     * tokens need not know is in it, too. */
+    void (*put_chat)(struct buf *out, struct str body, struct str chat);
     /* That of an error. */
     void (*put_error)(struct buf *out, const struct api_error *e);
     void (*free)(void *self); /* takes NULL */

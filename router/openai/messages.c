@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "router/openai/dialect_chat.h"
 #include "lib/base/digest.h"
 #include "lib/base/err.h"
 #include "lib/base/json_pull.h"
@@ -377,5 +378,6 @@ const struct dialect MESSAGES = {.endpoint = "anthropic_messages",
                                  .put_delta = put_delta,
                                  .put_end = put_end,
                                  .put_body = put_body,
+                                 .put_chat = messages_put_chat,
                                  .put_error = put_error,
                                  .free = free_answer};

@@ -24,6 +24,17 @@ static void answer(const struct openai_request *in, uint64_t estimate)
     MESSAGES.free(m);
 }
 
+static void ask(struct str body, struct str chat)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(json_free) struct json *asked = NULL;
+    struct err why;
+
+    MESSAGES.put_chat(&out, body, chat);
+    assert(json_parse_wide(&asked, buf_str(&out), &why) >= 0);
+    assert(json_len(json_get(asked, "messages")) > 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     AUTO(arena_free) struct arena *a = arena_new();
@@ -37,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(openai_request_choices(&in) == 1 && in.stop.max_tokens.set);
         assert(messages_count(body, &counted, &e) && counted.estimate == facts.estimate);
         answer(&in, facts.estimate);
+        ask(body, in.made_chat);
     } else {
         assert(e.status >= 400 && e.status < 600 && e.text[0]);
     }

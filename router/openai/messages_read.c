@@ -464,7 +464,6 @@ bool messages_request_parse(struct str body, struct arena *a, struct openai_requ
 {
     AUTO(json_free) struct json *in = NULL;
     AUTO(json_free) struct json *chat = json_new_object();
-    AUTO(buf_done) struct buf text = BUF_NULL;
     struct json *messages = json_need_array(chat, "messages");
 
     *ret = (struct openai_request){.api = API_CHAT};
@@ -476,6 +475,8 @@ bool messages_request_parse(struct str body, struct arena *a, struct openai_requ
         return false;
     add_thinking(chat, json_get(in, "thinking"));
     add_format(chat, in);
-    json_print(chat, &text);
-    return openai_request_parse(API_CHAT, str_from(arena_strdup(a, buf_str(&text))), a, ret, e);
+    if (!chat_parse(chat, a, ret, e))
+        return false;
+    ret->estimate = facts->estimate;
+    return true;
 }

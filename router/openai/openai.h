@@ -35,6 +35,8 @@ enum { OPENAI_CHOICES_MAX = 128 }; /* prompts times n (wire.md §9.4) */
 struct openai_request {
     enum api api;
     struct str model;
+    struct str made_chat; /* JSON: what a request of another API was made; empty = it is a chat */
+    uint64_t estimate;    /* tokens of the prompt before it is cut, of /v1/messages; else 0 */
     /* chat: trees, owned by this struct (openai_request_done) */
     struct json *messages, *tools, *template_args;
     /* completions */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "router/openai/dialect_chat.h"
 #include "lib/base/err.h"
 #include "lib/base/json_pull.h"
 #include "lib/base/json_put.h"
@@ -460,7 +461,10 @@ void responses_put_body(struct responses *r, struct buf *out, const struct chunk
     buf_put_str(&r->said, whole->text);
     put_output(r, &output, end);
     put_members(r, out, buf_str(&output), end);
-    chunk_put_nvext(chunk, out, end->end);
+    if (end->nvext_json.len)
+        put_member(out, "nvext", end->nvext_json);
+    else
+        chunk_put_nvext(chunk, out, end->end);
     buf_put_char(out, '}');
 }
 
@@ -509,6 +513,7 @@ const struct dialect RESPONSES = {.endpoint = "responses",
                                   .put_begin = begin,
                                   .put_delta = delta,
                                   .put_end = end_stream,
+                                  .put_chat = responses_put_chat,
                                   .put_body = body,
                                   .put_error = api_error_put,
                                   .free = free_answer};

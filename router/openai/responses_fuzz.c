@@ -25,6 +25,17 @@ static void answer(const struct openai_request *in, const struct responses_echo 
     assert(json_len(json_get(body, "output")) == 1);
 }
 
+static void ask(struct str body, struct str chat)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(json_free) struct json *asked = NULL;
+    struct err why;
+
+    RESPONSES.put_chat(&out, body, chat);
+    assert(json_parse_wide(&asked, buf_str(&out), &why) >= 0);
+    assert(json_get_cstr(asked, "model"));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     AUTO(arena_free) struct arena *a = arena_new();
@@ -36,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(in.api == API_CHAT && in.model.len > 0 && json_len(in.messages) > 0);
         assert(openai_request_choices(&in) == 1);
         answer(&in, &echo);
+        ask(str_slice(data, size), in.made_chat);
     } else {
         assert(e.status >= 400 && e.status < 600 && e.text[0]);
     }

@@ -297,7 +297,6 @@ bool responses_request_parse(struct str body, struct arena *a, struct openai_req
 {
     AUTO(json_free) struct json *in = NULL;
     AUTO(json_free) struct json *chat = json_new_object();
-    AUTO(buf_done) struct buf text = BUF_NULL;
     struct err why;
 
     *ret = (struct openai_request){.api = API_CHAT};
@@ -313,6 +312,5 @@ bool responses_request_parse(struct str body, struct arena *a, struct openai_req
     add_format(chat, in);
     add_numbers(chat, in);
     fill_echo(ret_echo, in, a);
-    json_print(chat, &text);
-    return openai_request_parse(API_CHAT, str_from(arena_strdup(a, buf_str(&text))), a, ret, e);
+    return chat_parse(chat, a, ret, e);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks that workers write: what is taken is written as JSON, chunks and bodies alike. */
+/* Chunks that workers write: what is taken is written as JSON, chunks and bodies alike, and what those
+ * say is read again. */
 #include <assert.h>
 
 #include "lib/base/err.h"
 #include "lib/base/json_pull.h"
 #include "router/openai/worker_answer.h"
+#include "router/openai/worker_said.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,9 +24,11 @@ static void answer(enum api api, const struct chunk_style *style, struct str all
 {
     AUTO(worker_answer_free) struct worker_answer *w = worker_answer_new(api, style, 1);
     AUTO(buf_done) struct buf out = BUF_NULL, choices = BUF_NULL;
+    AUTO(worker_said_done) struct worker_said said;
     struct str line;
     struct err e;
 
+    worker_said_init(&said);
     for (bool more = true; more;) {
         more = str_cut(&all, '\n', &line);
         buf_clear(&out);
@@ -32,9 +36,13 @@ static void answer(enum api api, const struct chunk_style *style, struct str all
             expect_json(buf_str(&out));
         else
             assert(out.len == 0);
+        (void)worker_said_read_chunk(&said, buf_str(&out));
         (void)!worker_answer_gather(w, line, &e);
     }
     worker_answer_put_choices(w, &choices);
+    worker_said_read_first(&said, buf_str(&choices));
+    assert(said.text.len <= all.len + choices.len);
+    worker_said_read_calls(&said, buf_str(&choices));
     buf_clear(&out);
     worker_answer_put_body(w, buf_str(&choices), &out);
     expect_json(buf_str(&out));
