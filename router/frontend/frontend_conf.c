@@ -30,9 +30,6 @@ static const char *const OVERLOAD_STATUS[] = {"503", "529", NULL}; /* order of e
 /* Order of enum shared_cache_type. */
 static const char *const SHARED_CACHES[] = {"none", "hicache", NULL};
 
-/* 1.6.1 takes names of plug-ins as well, but only those that its policy file tells. */
-static const char *const SELECTORS[] = {"default", NULL};
-
 #define AT(member) offsetof(struct frontend_conf, member)
 
 #define SWITCH(name, variable, member, on, text)                                                   \
@@ -81,6 +78,28 @@ static const struct conf_field FIELDS[] = {
      .initial = "dynamo",
      .words = ROUTE_POLICY_WORDS,
      .help = "what mode kv chooses by"},
+    {.flag = "router-two-tier-cache-threshold",
+     .env = "DYN_ROUTER_TWO_TIER_CACHE_THRESHOLD",
+     .type = CONF_F64,
+     .offset = AT(route.two_tier.cache_threshold),
+     .initial = "0.5",
+     .max = 1,
+     .help = "policy two-tier: share of a prompt that a worker has to hold more of, to get it"},
+    {.flag = "router-two-tier-balance-abs-threshold",
+     .env = "DYN_ROUTER_TWO_TIER_BALANCE_ABS_THRESHOLD",
+     .type = CONF_U64,
+     .offset = AT(route.two_tier.balance_abs_threshold),
+     .initial = "32",
+     .max = 1e9,
+     .help = "policy two-tier: difference of running requests above which load alone counts, if"},
+    {.flag = "router-two-tier-balance-rel-threshold",
+     .env = "DYN_ROUTER_TWO_TIER_BALANCE_REL_THRESHOLD",
+     .type = CONF_F64,
+     .offset = AT(route.two_tier.balance_rel_threshold),
+     .initial = "1.1",
+     .min = 1,
+     .max = 1e9,
+     .help = "the most are also more than so many times the fewest"},
     {.flag = "router-shadow-policies",
      .env = "DYN_ROUTER_SHADOW_POLICIES",
      .type = CONF_SET,
@@ -286,20 +305,19 @@ static const struct conf_field FIELDS[] = {
      .env = "DYN_ROUTER_POLICY_CONFIG",
      .type = CONF_STR,
      .offset = AT(queue.file),
-     .help = "YAML file of policy classes: shares, order, thresholds and bounds of the queue"},
+     .help =
+         "YAML file of routing settings, of worker selection and of policy classes: shares, order, "
+         "thresholds and bounds of the queue"},
     {.flag = "router-prefill-policy",
      .env = "DYN_ROUTER_PREFILL_POLICY",
-     .type = CONF_ENUM,
+     .type = CONF_STR,
      .offset = AT(prefill_selector),
-     .initial = "default",
-     .words = SELECTORS,
-     .help = "selector of prefill workers: default, that of --router-policy"},
+     .help = "instance of the policy file that chooses among prefill workers; default: "
+             "--router-policy"},
     {.flag = "router-decode-policy",
      .env = "DYN_ROUTER_DECODE_POLICY",
-     .type = CONF_ENUM,
+     .type = CONF_STR,
      .offset = AT(decode_selector),
-     .initial = "default",
-     .words = SELECTORS,
      .help = "the same of decode workers"},
     {.flag = "router-session-affinity-ttl-secs",
      .env = "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS",

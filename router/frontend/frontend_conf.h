@@ -55,8 +55,8 @@ struct frontend_conf {
     bool replica_sync, reset_states, enforce_disagg, serve_indexer, use_remote_indexer;
     uint64_t remote_indexer_ms;
     uint64_t min_initial_workers;
-    int prefill_selector, decode_selector; /* there is the one */
-    char *bypass_json;                     /* read into route.bypass */
+    char *prefill_selector, *decode_selector; /* instances of the policy file; may be NULL */
+    char *bypass_json;                        /* read into route.bypass */
     uint64_t snapshot_threshold, stream_max_age_ms;
     char *index_folder; /* NULL = the index is not kept */
     uint64_t index_period_ms;

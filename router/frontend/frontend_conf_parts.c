@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "lib/base/json_pull.h"
+#include "router/frontend/policy_file.h"
 #include "router/wire/plane_address.h"
 
 static struct nats_link_conf nats_of(const struct frontend_conf *c, const char *program)
@@ -123,6 +124,8 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
     const struct bypass_conf *bypass = &ret->route.bypass;
     int r = conf_load(&FRONTEND_CONF_SPEC, ret, argc, argv, env, e);
 
+    if (r == 0)
+        r = policy_file_apply(ret, e);
     if (r == 0 && ret->bypass_json)
         r = load_bypass(ret, e);
     if (r == 0 && bypass->enabled && bypass->policy != BYPASS_ISL_BOUNDING &&

@@ -7,6 +7,7 @@
 #include "router/kv/block_hash.h"
 #include "router/frontend/admission.h"
 #include "router/frontend/shared_cache.h"
+#include "router/sched/worker_selection.h"
 #include "router/sync/load_report.h"
 #include "router/sync/remote_index.h"
 
@@ -26,6 +27,9 @@ struct pool *pool_new(struct loop *l, const struct served_model *found, uint32_t
 
     p->refs = 1;
     p->role = found->is_prefill ? POOL_PREFILL : POOL_DECODE;
+    p->stage = found->is_prefill        ? ROUTE_PREFILL
+               : found->card->is_decode ? ROUTE_DECODE
+                                        : ROUTE_AGGREGATED;
     p->loop = l;
     p->model = xstrdup(found->name);
     p->set = xstrdup(found->set ? found->set : found->name);
@@ -112,6 +116,7 @@ void pool_configure(struct pool *p, const struct route_conf *route)
 {
     struct route_conf c = *route;
 
+    worker_selection_apply(&c, p->stage);
     if (p->role == POOL_PREFILL) {
         c.track_active_blocks = false;
         /* As in 0.9.0 (router.md §4.6). */

@@ -70,6 +70,7 @@ struct pool {
     uint64_t inhibit_ms;          /* [POOL_INHIBIT_MS] */
     struct map64 inhibited;       /* worker id -> until when (loop ms) it is passed over */
     size_t min_workers;           /* it takes no request before so many have been there at once */
+    enum route_stage stage;       /* what is selected for it in a policy file */
     bool opened;                  /* they have; it stays so when some of them leave */
 };
 

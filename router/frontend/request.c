@@ -564,7 +564,8 @@ static enum step_result step_route(struct request *rq)
     request_pin(rq, &q);
     if (rq->prefill) { /* the prompt comes to whoever decodes */
         q.overlap_weight = 0;
-        q.no_prefill_tokens = rq->s->route.policy != ROUTE_POLICY_DYNAMO; /* since 1.5 */
+        q.no_prefill_tokens =
+            scheduler_conf(rq->m->pool->scheduler)->policy != ROUTE_POLICY_DYNAMO; /* since 1.5 */
     }
     find_binding(rq, &q);
     r = pool_route(rq->m->pool, &q, request_avoid(rq, rq->m->pool), &rq->decision, &rq->booking);

@@ -140,7 +140,8 @@ static void add_unheard(const struct unheard *u, struct route_decision *d)
 static void sum_up(struct route_decision *d)
 {
     uint64_t n_requests = 0, n_on_cpus = 0, least = UINT64_MAX;
-    uint32_t n_cpus = 0;
+    uint32_t n_cpus = 0, fewest = UINT32_MAX, most = 0;
+    double most_cached = 0;
 
     for (size_t i = 0; i < d->n_candidates; i++) {
         const struct route_candidate *c = &d->candidates[i];
@@ -149,6 +150,9 @@ static void sum_up(struct route_decision *d)
         n_on_cpus += c->on_cpu ? c->requests : 0;
         n_cpus += c->on_cpu;
         least = MIN(least, c->prefill_tokens);
+        fewest = MIN(fewest, c->requests);
+        most = MAX(most, c->requests);
+        most_cached = MAX(most_cached, policy_cached_blocks(c));
     }
     d->inputs.cpus = n_cpus;
     d->inputs.accelerators = (uint32_t)d->n_candidates - n_cpus;
@@ -156,6 +160,9 @@ static void sum_up(struct route_decision *d)
     d->inputs.accelerator_requests = n_requests - n_on_cpus;
     d->inputs.mean_requests = (double)n_requests / (double)d->n_candidates;
     d->inputs.min_prefill_tokens = least;
+    d->inputs.min_requests = fewest;
+    d->inputs.max_requests = most;
+    d->inputs.most_cached = most_cached;
 }
 
 /* What is known of each candidate, once per decision, and of all of them together. */
@@ -199,6 +206,7 @@ static void set_weights(struct policy_inputs *in, const struct route_conf *c,
     in->shared_weight = q->shared ? c->shared_weight : 0;
     in->active_request_weight = c->active_request_weight;
     in->accelerator_ratio = c->accelerator_ratio ? c->accelerator_ratio : ACCELERATOR_RATIO;
+    in->two_tier = c->two_tier;
     in->track_prefill_tokens = c->track_prefill_tokens && !q->no_prefill_tokens;
 }
 

@@ -56,6 +56,9 @@ static const struct field INPUTS[] = {
     FIELD(U64, policy_inputs, turn),
     FIELD(F64, policy_inputs, mean_requests),
     FIELD(U64, policy_inputs, min_prefill_tokens),
+    FIELD(U32, policy_inputs, min_requests),
+    FIELD(U32, policy_inputs, max_requests),
+    FIELD(F64, policy_inputs, most_cached),
     FIELD(U32, policy_inputs, cpus),
     FIELD(U32, policy_inputs, accelerators),
     FIELD(U64, policy_inputs, cpu_requests),
@@ -71,6 +74,12 @@ static const struct field INPUTS[] = {
     FIELD(F64, policy_inputs, shared_weight),
     FIELD(F64, policy_inputs, prefill_load_scale),
     FIELD(F64, policy_inputs, active_request_weight),
+    {"cache_threshold", FIELD_F64, offsetof(struct policy_inputs, two_tier.cache_threshold),
+     sizeof(double)},
+    {"balance_abs_threshold", FIELD_U64,
+     offsetof(struct policy_inputs, two_tier.balance_abs_threshold), sizeof(uint64_t)},
+    {"balance_rel_threshold", FIELD_F64,
+     offsetof(struct policy_inputs, two_tier.balance_rel_threshold), sizeof(double)},
     FIELD(BOOL, policy_inputs, track_prefill_tokens),
 };
 static const struct field SEEN[] = {
@@ -101,7 +110,7 @@ static const struct field SHADOW[] = {
 
 /* Whoever adds a member that a policy looks at has to add it above: replays would differ. */
 _Static_assert(sizeof(struct policy_pick) == 48, "PICK names every member but tied");
-_Static_assert(sizeof(struct policy_inputs) == 160, "INPUTS names every member");
+_Static_assert(sizeof(struct policy_inputs) == 200, "INPUTS names every member");
 _Static_assert(sizeof(struct route_candidate) == 128,
                "SEEN names every member but worker and slot");
 

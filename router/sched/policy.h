@@ -54,6 +54,8 @@ struct policy_inputs {
     /* Over the candidates. */
     double mean_requests;
     uint64_t min_prefill_tokens;
+    uint32_t min_requests, max_requests;
+    double most_cached;          /* blocks on the device, as far as they are believed */
     uint32_t cpus, accelerators; /* candidates of either kind, and what runs there */
     uint64_t cpu_requests, accelerator_requests;
     double seconds_per_token; /* learned over all workers */
@@ -63,7 +65,8 @@ struct policy_inputs {
     double shared_weight; /* 0: no cache is shared */
     double prefill_load_scale, active_request_weight;
     uint64_t accelerator_ratio; /* >= 1 */
-    bool track_prefill_tokens;  /* false: prompts are computed elsewhere */
+    struct two_tier_conf two_tier;
+    bool track_prefill_tokens; /* false: prompts are computed elsewhere */
 };
 
 enum { POLICY_TERMS_MAX = 6 };
@@ -116,7 +119,7 @@ struct policy {
 /* Every policy there is: modes other than kv are policies that do not look at costs. */
 extern const struct policy POLICY_ROUND_ROBIN, POLICY_RANDOM, POLICY_POWER_OF_TWO,
     POLICY_LEAST_LOADED, POLICY_DEVICE_AWARE, POLICY_DIRECT, POLICY_DYNAMO, POLICY_DYNAMO_1,
-    POLICY_MARGINAL;
+    POLICY_MARGINAL, POLICY_TWO_TIER;
 
 /* By name, in the words of the configuration; NULL when there is none of that name. */
 const struct policy *policy_find(struct str name);
@@ -133,6 +136,13 @@ size_t policy_choose(const struct policy *policy, const struct route_candidate *
 
 /* --- for policies --- */
 
+/* More than any number of requests, and still exact when one is added. */
+#define POLICY_OUT_OF_TURN 1e9
+/* Blocks of the prompt on its device, as far as that is believed. */
+static inline double policy_cached_blocks(const struct route_candidate *c)
+{
+    return c->overlap_blocks * c->confidence;
+}
 /* Tokens of the prompt that the candidate holds, as far as that is believed. */
 static inline double policy_cached_tokens(const struct route_candidate *c,
                                           const struct policy_inputs *in)
@@ -180,6 +190,11 @@ size_t policy_pick_lowest(const struct route_candidate *candidates,
                           const struct policy_inputs *in, struct policy_pick *ret);
 bool policy_lowest_follows(const struct policy_part *part, const struct policy_inputs *in,
                            const struct policy_pick *pick);
+/* The lowest score whatever the temperature; ties go to chance. */
+size_t policy_pick_least(const struct route_candidate *candidates, const struct route_score *scores,
+                         size_t n, const struct policy_inputs *in, struct policy_pick *ret);
+bool policy_least_follows(const struct policy_part *part, const struct policy_inputs *in,
+                          const struct policy_pick *pick);
 /* The index of the lowest score; the first of equals. */
 size_t policy_lowest(const struct route_score *scores, size_t n);
 /* A draw of one among @pool that are as good: noted in *ret. */

@@ -91,6 +91,39 @@ static bool minimum_follows(const struct policy_part *part, uint64_t random,
            policy_draw_follows(random, pick, n_before, n_best);
 }
 
+/* --- the same without a look at trees ---------------------------------------------------------- */
+
+size_t policy_pick_least(const struct route_candidate *candidates, const struct route_score *scores,
+                         size_t n, const struct policy_inputs *in, struct policy_pick *ret)
+{
+    double lowest = scores[policy_lowest(scores, n)].logit;
+    size_t n_lowest = 0, nth;
+
+    (void)candidates;
+    for (size_t i = 0; i < n; i++)
+        n_lowest += scores[i].logit == lowest;
+    ret->tied = n_lowest > 1;
+    nth = policy_draw_of(in->random, n_lowest, ret);
+    for (size_t i = 0; i < n; i++)
+        if (scores[i].logit == lowest && nth-- == 0)
+            return i;
+    return 0;
+}
+
+bool policy_least_follows(const struct policy_part *part, const struct policy_inputs *in,
+                          const struct policy_pick *pick)
+{
+    double lowest = part->scores[policy_lowest(part->scores, part->n)].logit;
+    size_t n_before = 0, n_lowest = 0;
+
+    for (size_t i = 0; i < part->n; i++) {
+        n_lowest += part->scores[i].logit == lowest;
+        n_before += part->scores[i].logit == lowest && i < part->chosen;
+    }
+    return part->scores[part->chosen].logit == lowest &&
+           policy_draw_follows(in->random, pick, n_before, n_lowest);
+}
+
 /* --- by weight --------------------------------------------------------------------------------- */
 
 struct range {

@@ -85,37 +85,6 @@ static bool two_follow(const struct policy_part *part, const struct policy_input
     return pick->at == first && pick->other == second && chosen <= other;
 }
 
-static size_t pick_least(const struct route_candidate *candidates, const struct route_score *scores,
-                         size_t n, const struct policy_inputs *in, struct policy_pick *ret)
-{
-    double lowest = scores[policy_lowest(scores, n)].logit;
-    size_t n_lowest = 0, nth;
-
-    (void)candidates;
-    for (size_t i = 0; i < n; i++)
-        n_lowest += scores[i].logit == lowest;
-    ret->tied = n_lowest > 1;
-    nth = policy_draw_of(in->random, n_lowest, ret);
-    for (size_t i = 0; i < n; i++)
-        if (scores[i].logit == lowest && nth-- == 0)
-            return i;
-    return 0;
-}
-
-static bool least_follows(const struct policy_part *part, const struct policy_inputs *in,
-                          const struct policy_pick *pick)
-{
-    double lowest = part->scores[policy_lowest(part->scores, part->n)].logit;
-    size_t n_before = 0, n_lowest = 0;
-
-    for (size_t i = 0; i < part->n; i++) {
-        n_lowest += part->scores[i].logit == lowest;
-        n_before += part->scores[i].logit == lowest && i < part->chosen;
-    }
-    return part->scores[part->chosen].logit == lowest &&
-           policy_draw_follows(in->random, pick, n_before, n_lowest);
-}
-
 /* --- fewest requests, on CPUs or on accelerators ------------------------------------------------
  */
 
@@ -139,9 +108,6 @@ static bool is_turn_of_cpus(const struct policy_inputs *in)
     return in->cpu_requests < share;
 }
 
-/* More than any number of requests, and still exact when one is added. */
-static const double OUT_OF_TURN = 1e9;
-
 static void score_device_requests(const struct route_candidate *candidates, size_t n,
                                   const struct policy_inputs *in, struct route_score *ret)
 {
@@ -149,7 +115,7 @@ static void score_device_requests(const struct route_candidate *candidates, size
 
     for (size_t i = 0; i < n; i++) {
         ret[i].terms[0] = candidates[i].requests;
-        ret[i].terms[1] = candidates[i].on_cpu == cpus ? 0 : OUT_OF_TURN;
+        ret[i].terms[1] = candidates[i].on_cpu == cpus ? 0 : POLICY_OUT_OF_TURN;
         ret[i].logit = ret[i].terms[0] + ret[i].terms[1];
     }
 }
@@ -166,13 +132,13 @@ const struct policy POLICY_POWER_OF_TWO = {.name = "power-of-two",
 const struct policy POLICY_LEAST_LOADED = {.name = "least-loaded",
                                            .terms = {"requests"},
                                            .score = score_requests,
-                                           .pick = pick_least,
-                                           .follows = least_follows};
+                                           .pick = policy_pick_least,
+                                           .follows = policy_least_follows};
 const struct policy POLICY_DEVICE_AWARE = {.name = "device-aware-weighted",
                                            .terms = {"requests", "out_of_turn"},
                                            .score = score_device_requests,
-                                           .pick = pick_least,
-                                           .follows = least_follows};
+                                           .pick = policy_pick_least,
+                                           .follows = policy_least_follows};
 /* The request's pin leaves one candidate; the eligibility stage refuses requests without one. */
 const struct policy POLICY_DIRECT = {
     .name = "direct", .pick = pick_random, .follows = random_follows};

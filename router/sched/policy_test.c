@@ -163,6 +163,52 @@ static void without_cpus_or_accelerators_the_least_loaded_is_chosen(void **state
     assert_true(s[0].logit == 2 && s[1].logit == 1);
 }
 
+/* Requests and cached blocks of two workers, with a prompt of ten blocks; 2: by chance. */
+static size_t tiers_pick(const uint32_t requests[2], const uint32_t cached[2], uint32_t isl)
+{
+    struct route_candidate c[2] = {
+        {.requests = requests[0], .overlap_blocks = cached[0], .confidence = 1},
+        {.requests = requests[1], .overlap_blocks = cached[1], .confidence = 1}};
+    struct policy_inputs in = {.block_size = 16,
+                               .isl = isl,
+                               .min_requests = MIN(requests[0], requests[1]),
+                               .max_requests = MAX(requests[0], requests[1]),
+                               .most_cached = MAX(cached[0], cached[1]),
+                               .two_tier = TWO_TIER_DEFAULTS};
+    struct route_score s[2];
+    bool tied;
+    size_t at;
+
+    POLICY_TWO_TIER.score(c, 2, &in, s);
+    at = pick(&POLICY_TWO_TIER, c, s, 2, 0, &tied);
+    return tied ? 2 : at;
+}
+
+#define TIERS(requests_0, requests_1, cached_0, cached_1, isl)                                     \
+    tiers_pick((const uint32_t[]){requests_0, requests_1}, (const uint32_t[]){cached_0, cached_1}, \
+               isl)
+
+static void caches_count_from_a_share_of_the_prompt_on(void **state)
+{
+    (void)state;
+    assert_int_equal(TIERS(0, 4, 0, 6, 160), 1);
+    assert_int_equal(TIERS(0, 4, 0, 5, 160), 0); /* just half of it is not enough */
+    assert_int_equal(TIERS(0, 4, 0, 5, 161), 0);
+    assert_int_equal(TIERS(0, 4, 0, 5, 144), 1);
+    assert_int_equal(TIERS(3, 4, 6, 6, 160), 0); /* of those that hold the most */
+    assert_int_equal(TIERS(4, 4, 6, 6, 160), 2);
+    assert_int_equal(TIERS(5, 4, 5, 6, 160), 1);
+}
+
+static void very_uneven_load_counts_before_caches(void **state)
+{
+    (void)state;
+    assert_int_equal(TIERS(0, 32, 0, 10, 160), 1); /* not yet: more than 32 */
+    assert_int_equal(TIERS(0, 33, 0, 10, 160), 0);
+    assert_int_equal(TIERS(640, 704, 0, 10, 160), 1); /* nor more than 1.1 times as many */
+    assert_int_equal(TIERS(640, 705, 0, 10, 160), 0);
+}
+
 /* --- formula lines ----------------------------------------------------------------------------
  */
 
@@ -245,7 +291,7 @@ static double recompute(const struct policy *p, const char *line)
     if (strstr(line, "for preferred taints"))
         factor = number_after(line, ", times ");
     assert_true(n >= 3);
-    if (p == &POLICY_DYNAMO)
+    if (p == &POLICY_TWO_TIER || p == &POLICY_DYNAMO)
         sum = x[0] * x[1] + x[2];
     else if (p == &POLICY_MARGINAL) /* slowness * (P + n * (1 + 0.1 * B)) + slot + pile-up */
         sum = x[0] * (x[1] + x[2] * (x[3] + x[4] * x[5])) + x[6] + x[7];
@@ -258,7 +304,8 @@ static double recompute(const struct policy *p, const char *line)
 
 static void numbers_of_a_line_compute_to_its_score(void **state)
 {
-    static const struct policy *const all[] = {&POLICY_DYNAMO, &POLICY_DYNAMO_1, &POLICY_MARGINAL};
+    static const struct policy *const all[] = {&POLICY_DYNAMO, &POLICY_DYNAMO_1, &POLICY_MARGINAL,
+                                               &POLICY_TWO_TIER};
 
     (void)state;
     for (int i = 0; i < 3000; i++) {
@@ -449,12 +496,13 @@ static void policies_are_found_by_their_words(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(ties_go_to_the_smaller_tree_then_to_chance),
-                    T(temperature_draws_from_softmax), T(least_loaded_draws_among_the_least),
-                    T(power_of_two_takes_the_less_loaded_of_two),
-                    T(cpus_take_their_share_of_what_accelerators_run),
-                    T(without_cpus_or_accelerators_the_least_loaded_is_chosen),
-                    T(numbers_of_a_line_compute_to_its_score), T(lines_of_each_policy),
-                    T(the_shared_cache_counts_as_in_1_6), T(who_ignores_the_shared_cache_is_named),
-                    T(a_seeded_run_is_the_same_everywhere), T(policies_are_found_by_their_words));
+    return TEST_RUN(
+        T(ties_go_to_the_smaller_tree_then_to_chance), T(temperature_draws_from_softmax),
+        T(least_loaded_draws_among_the_least), T(power_of_two_takes_the_less_loaded_of_two),
+        T(cpus_take_their_share_of_what_accelerators_run),
+        T(without_cpus_or_accelerators_the_least_loaded_is_chosen),
+        T(caches_count_from_a_share_of_the_prompt_on), T(very_uneven_load_counts_before_caches),
+        T(numbers_of_a_line_compute_to_its_score), T(lines_of_each_policy),
+        T(the_shared_cache_counts_as_in_1_6), T(who_ignores_the_shared_cache_is_named),
+        T(a_seeded_run_is_the_same_everywhere), T(policies_are_found_by_their_words));
 }

@@ -3,104 +3,12 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "lib/base/err.h"
 #include "lib/base/yaml.h"
+#include "router/sched/policy_keys.h"
 
-enum { NAME_MAX_BYTES = 63, BUCKETS_MAX = 64, MODELS_MAX = 256 };
-
-/* --- reading keys ------------------------------------------------------------------------------
- */
-
-/* Where we are, for messages: "policy_classes[2]". */
-struct place {
-    char text[128];
-};
-
-static PRINTF_LIKE(1, 2) struct place place_of(const char *format, ...)
-{
-    struct place p;
-    va_list ap;
-
-    va_start(ap, format);
-    (void)vsnprintf(p.text, sizeof(p.text), format, ap);
-    va_end(ap);
-    return p;
-}
-
-static int check_keys(const struct json *object, const char *const *known, const char *where,
-                      struct err *e)
-{
-    if (!json_is_object(object))
-        return err_set(e, -EINVAL, "%s: expected a mapping", where);
-    JSON_FOREACH (member, object) {
-        size_t i = 0;
-
-        while (known[i] && strcmp(known[i], json_key(member)) != 0)
-            i++;
-        if (!known[i])
-            return err_set(e, -EINVAL, "%s: unknown key '%s'", where, json_key(member));
-    }
-    return 0;
-}
-
-static bool is_name(const char *s)
-{
-    size_t n = s ? strlen(s) : 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (!(s[i] >= 'a' && s[i] <= 'z') && !(s[i] >= 'A' && s[i] <= 'Z') &&
-            !(s[i] >= '0' && s[i] <= '9') && s[i] != '_' && s[i] != '-')
-            return false;
-    return n >= 1 && n <= NAME_MAX_BYTES;
-}
-
-/* *ret is a copy; left alone when the key is not there and that is allowed. */
-static int read_name(const struct json *object, const char *key, bool needed, const char *where,
-                     char **ret, struct err *e)
-{
-    const struct json *v = json_get(object, key);
-
-    if (!v && !needed)
-        return 0;
-    if (!is_name(json_cstr(v)))
-        return err_set(e, -EINVAL,
-                       "%s.%s: expected a name of up to %d letters, digits, '_' and '-'", where,
-                       key, NAME_MAX_BYTES);
-    *ret = xstrdup(json_cstr(v));
-    return 0;
-}
-
-static int read_count(const struct json *object, const char *key, int64_t min, const char *where,
-                      uint64_t *ret, struct err *e)
-{
-    const struct json *v = json_get(object, key);
-    int64_t n;
-
-    if (!v)
-        return 0;
-    if (!json_i64(v, &n) || n < min)
-        return err_set(e, -EINVAL, "%s.%s: expected a whole number from %lld on", where, key,
-                       (long long)min);
-    *ret = (uint64_t)n;
-    return 0;
-}
-
-static int read_number(const struct json *object, const char *key, const char *where, double *ret,
-                       struct err *e)
-{
-    const struct json *v = json_get(object, key);
-    double n;
-
-    if (!v)
-        return 0;
-    if (!json_f64(v, &n) || !(n >= 0))
-        return err_set(e, -EINVAL, "%s.%s: expected a number from 0 on", where, key);
-    *ret = n;
-    return 0;
-}
+enum { BUCKETS_MAX = 64, MODELS_MAX = 256 };
 
 /* --- a class -----------------------------------------------------------------------------------
  */
@@ -124,20 +32,21 @@ static int read_limits(struct queue_class *c, const struct json *v, const char *
                        struct err *e)
 {
     struct route_queue_rule *rule = &c->rule;
-    int r = read_count(v, "quantum", 1, where, &rule->quantum, e);
+    int r = policy_read_count(v, "quantum", 1, where, &rule->quantum, e);
 
     if (r == 0 && rule->quantum == 0)
         r = err_set(e, -EINVAL, "%s: quantum is missing", where);
     if (r == 0)
         r = read_order(v, where, &rule->order, e);
     if (r == 0)
-        r = read_count(v, "request_queue_limit_per_worker", 1, where, &rule->max_requests, e);
+        r = policy_read_count(v, "request_queue_limit_per_worker", 1, where, &rule->max_requests,
+                              e);
     if (r == 0)
-        r = read_count(v, "raw_isl_token_queue_limit_per_worker", 1, where, &rule->max_isl_tokens,
-                       e);
+        r = policy_read_count(v, "raw_isl_token_queue_limit_per_worker", 1, where,
+                              &rule->max_isl_tokens, e);
     if (r == 0)
-        r = read_count(v, "cached_token_queue_limit_per_worker", 1, where, &rule->max_cached_tokens,
-                       e);
+        r = policy_read_count(v, "cached_token_queue_limit_per_worker", 1, where,
+                              &rule->max_cached_tokens, e);
     return r;
 }
 
@@ -145,12 +54,12 @@ static int read_threshold(struct queue_class *c, const struct json *v, const cha
                           struct err *e)
 {
     struct room_limit *limit = &c->limit;
-    int r = read_number(v, "prefill_busy_threshold", where, &limit->tokens, e);
+    int r = policy_read_number(v, "prefill_busy_threshold", where, &limit->tokens, e);
 
     if (r == 0)
-        r = read_number(v, "prefill_busy_threshold_frac", where, &limit->share, e);
+        r = policy_read_number(v, "prefill_busy_threshold_frac", where, &limit->share, e);
     if (r == 0)
-        r = read_number(v, "busy_worker_ratio", where, &limit->ratio, e);
+        r = policy_read_number(v, "busy_worker_ratio", where, &limit->ratio, e);
     if (r < 0)
         return r;
     if (!(limit->ratio > 0 && limit->ratio <= 1))
@@ -179,16 +88,16 @@ static int read_class(struct queue_class *c, const struct json *v, enum route_qu
                                        "raw_isl_token_queue_limit_per_worker",
                                        "cached_token_queue_limit_per_worker",
                                        NULL};
-    int r = check_keys(v, keys, where, e);
+    int r = policy_check_keys(v, keys, where, e);
 
     c->rule.order = order;
     c->limit = (struct room_limit){NAN, NAN, 1};
     if (r == 0)
-        r = read_name(v, "name", true, where, &c->name, e);
+        r = policy_read_name(v, "name", true, where, &c->name, e);
     if (r == 0)
-        r = read_name(v, "policy_family", false, where, &c->family, e);
+        r = policy_read_name(v, "policy_family", false, where, &c->family, e);
     if (r == 0)
-        r = read_name(v, "cache_bucket", false, where, &c->bucket, e);
+        r = policy_read_name(v, "cache_bucket", false, where, &c->bucket, e);
     if (r == 0 && !c->family != !c->bucket)
         r = err_set(e, -EINVAL, "%s: policy_family and cache_bucket go together", where);
     if (r == 0)
@@ -216,7 +125,7 @@ static int read_buckets(struct queue_profile *p, const struct json *list, const 
                         struct err *e)
 {
     static const char *const keys[] = {"min_tokens", "bucket", NULL};
-    struct place at = place_of("%suncached_isl_buckets", in);
+    struct policy_place at = policy_place("%suncached_isl_buckets", in);
     size_t n;
     int r = read_list(list, BUCKETS_MAX, at.text, &n, e);
 
@@ -225,12 +134,12 @@ static int read_buckets(struct queue_profile *p, const struct json *list, const 
         const struct json *v = json_at(list, i);
         struct queue_bucket *b = &p->buckets[p->n_buckets++];
 
-        at = place_of("%suncached_isl_buckets[%zu]", in, i);
-        r = check_keys(v, keys, at.text, e);
+        at = policy_place("%suncached_isl_buckets[%zu]", in, i);
+        r = policy_check_keys(v, keys, at.text, e);
         if (r == 0)
-            r = read_count(v, "min_tokens", 0, at.text, &b->min_tokens, e);
+            r = policy_read_count(v, "min_tokens", 0, at.text, &b->min_tokens, e);
         if (r == 0)
-            r = read_name(v, "bucket", true, at.text, &b->name, e);
+            r = policy_read_name(v, "bucket", true, at.text, &b->name, e);
         if (r == 0 && (i == 0 ? b->min_tokens != 0 : b->min_tokens <= b[-1].min_tokens))
             r = err_set(e, -EINVAL, "%s.min_tokens: floors begin at 0 and increase", at.text);
     }
@@ -240,13 +149,13 @@ static int read_buckets(struct queue_profile *p, const struct json *list, const 
 static int read_classes(struct queue_profile *p, const struct json *list,
                         enum route_queue_order order, const char *in, struct err *e)
 {
-    struct place at = place_of("%spolicy_classes", in);
+    struct policy_place at = policy_place("%spolicy_classes", in);
     size_t n;
     int r = read_list(list, ROUTE_QUEUE_CLASSES_MAX, at.text, &n, e);
 
     p->classes = xcalloc(n + 1, sizeof(*p->classes));
     for (size_t i = 0; r == 0 && i < n; i++) {
-        at = place_of("%spolicy_classes[%zu]", in, i);
+        at = policy_place("%spolicy_classes[%zu]", in, i);
         r = read_class(&p->classes[p->n_classes++], json_at(list, i), order, at.text, e);
         for (size_t k = 0; r == 0 && k < i; k++)
             if (strcmp(p->classes[k].name, p->classes[i].name) == 0)
@@ -295,21 +204,37 @@ static int check_matrix(const struct queue_profile *p, const char *in, struct er
     return 0;
 }
 
+/* Whether the file has classes of its own, or nothing at all, which is an error. */
+static bool has_profile(const struct json *v)
+{
+    return json_get(v, "default_policy_family") || json_get(v, "uncached_isl_buckets") ||
+           json_get(v, "policy_classes") ||
+           !(json_get(v, "models") || json_get(v, "router") || json_get(v, "worker_selection"));
+}
+
+enum { MODEL_KEYS = 3 }; /* the first so many can be a model's */
+
 /* @in: "" or "models.<name>." */
 static int read_profile(struct queue_profile *p, const struct json *v, enum route_queue_order order,
                         const char *in, struct err *e)
 {
-    static const char *const keys[] = {"default_policy_family", "uncached_isl_buckets",
-                                       "policy_classes", "models", NULL};
-    int r = check_keys(v, keys, *in ? in : "policy file", e);
+    static const char *const keys[] = {"default_policy_family",
+                                       "uncached_isl_buckets",
+                                       "policy_classes",
+                                       "models",
+                                       "router",
+                                       "worker_selection",
+                                       NULL};
+    int r = policy_check_keys(v, keys, *in ? in : "policy file", e);
 
-    if (r == 0 && *in && json_get(v, "models"))
-        r = err_set(e, -EINVAL, "%smodels: cannot be here", in);
-    if (r == 0 && !*in && !json_get(v, "policy_classes") && json_get(v, "models"))
+    for (size_t i = MODEL_KEYS; r == 0 && *in && keys[i]; i++)
+        if (json_get(v, keys[i]))
+            r = err_set(e, -EINVAL, "%s%s: cannot be here", in, keys[i]);
+    if (r == 0 && !*in && !has_profile(v))
         return 0;
     if (r == 0)
-        r = read_name(v, "default_policy_family", true, *in ? in : "policy file",
-                      &p->default_family, e);
+        r = policy_read_name(v, "default_policy_family", true, *in ? in : "policy file",
+                             &p->default_family, e);
     if (r == 0)
         r = read_buckets(p, json_get(v, "uncached_isl_buckets"), in, e);
     if (r == 0)
@@ -347,7 +272,7 @@ static int read_models(struct queue_profiles *p, const struct json *models,
     p->models = xcalloc(json_len(models) + 1, sizeof(*p->models));
     p->model_names = xcalloc(json_len(models) + 1, sizeof(*p->model_names));
     JSON_FOREACH (v, models) {
-        struct place in = place_of("models.%s.", json_key(v));
+        struct policy_place in = policy_place("models.%s.", json_key(v));
 
         p->model_names[p->n_models] = xstrdup(json_key(v));
         r = read_profile(&p->models[p->n_models++], v, order, in.text, e);

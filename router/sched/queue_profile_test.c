@@ -35,6 +35,24 @@ static const char *class_name(const struct queue_profile *p, const char *wanted,
     return p->classes[queue_profile_class(p, str_from(wanted), uncached)].name;
 }
 
+/* They are read elsewhere: router/frontend/policy_file.h. */
+static void a_file_may_have_other_sections_alone(void **state)
+{
+    AUTO(queue_profiles_done) struct queue_profiles all = {0};
+    struct err e;
+
+    (void)state;
+    queue_profiles_single(&all, ROUTE_QUEUE_FCFS, NAN, 0);
+    EXPECT_OK(
+        queue_profiles_parse(&all, STR("router: {use_kv_events: true}\n"), ROUTE_QUEUE_FCFS, &e),
+        &e);
+    EXPECT_OK(queue_profiles_parse(&all, STR("worker_selection: {aggregated: default}\n"),
+                                   ROUTE_QUEUE_FCFS, &e),
+              &e);
+    assert_string_equal(class_name(queue_profile_of(&all, "any"), "", 0), "default");
+    assert_true(queue_profiles_parse(&all, STR("{}\n"), ROUTE_QUEUE_FCFS, &e) < 0);
+}
+
 static void a_file_becomes_classes(void **state)
 {
     AUTO(queue_profiles_done) struct queue_profiles all = {0};
@@ -179,7 +197,7 @@ static void mistakes_are_named(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(a_file_becomes_classes), T(requests_find_their_class),
-                    T(without_a_file_there_is_one_class),
+    return TEST_RUN(T(a_file_becomes_classes), T(a_file_may_have_other_sections_alone),
+                    T(requests_find_their_class), T(without_a_file_there_is_one_class),
                     T(a_file_of_models_only_leaves_the_others_alone), T(mistakes_are_named));
 }

@@ -22,7 +22,12 @@ enum route_mode {
 };
 
 /* What mode kv chooses by. */
-enum route_policy { ROUTE_POLICY_DYNAMO, ROUTE_POLICY_DYNAMO_1, ROUTE_POLICY_MARGINAL };
+enum route_policy {
+    ROUTE_POLICY_DYNAMO,
+    ROUTE_POLICY_DYNAMO_1,
+    ROUTE_POLICY_MARGINAL,
+    ROUTE_POLICY_TWO_TIER
+};
 
 /* What ends a prediction, without events. */
 enum approx_policy { APPROX_TTL, APPROX_LRU };
@@ -39,6 +44,32 @@ extern const char *const ROUTE_MODE_WORDS[],
 /* Policies that can be shadows: every one but direct, which makes no choice. */
 extern const char *const ROUTE_SHADOW_WORDS[];
 
+/* When policy two-tier goes by load, and when by caches (policy_two_tier.c). */
+struct two_tier_conf {
+    double cache_threshold;         /* share of the prompt that the best must hold more of */
+    uint64_t balance_abs_threshold; /* requests between the most and the least loaded */
+    double balance_rel_threshold;   /* and the quotient of the two */
+};
+
+#define TWO_TIER_DEFAULTS                                                                          \
+    {                                                                                              \
+        0.5, 32, 1.1                                                                               \
+    } /* of the reference */
+
+/* What workers are for; those that compute and answer are aggregated. */
+enum route_stage { ROUTE_AGGREGATED, ROUTE_PREFILL, ROUTE_DECODE };
+enum { ROUTE_STAGES = ROUTE_DECODE + 1 };
+
+/* A policy of one stage instead of that of all (worker_selection.h). */
+struct route_selector {
+    bool given;
+    int policy; /* enum route_policy */
+    /* NAN: that of all. */
+    double overlap_credit, credit_decay, prefill_load_scale, active_request_weight;
+    double host_weight, disk_weight, shared_weight, temperature;
+    struct two_tier_conf two_tier; /* of policy two-tier */
+};
+
 struct route_conf {
     int mode;                   /* enum route_mode */
     int policy;                 /* enum route_policy */
@@ -53,6 +84,7 @@ struct route_conf {
     double shared_weight; /* of a block that the cache shared by all holds beyond a worker's own */
     double prefill_load_scale; /* NAN: overlap_weight, of which 0 takes the credit too */
     double active_request_weight;
+    struct two_tier_conf two_tier;
     bool track_prefill_tokens;
     bool load_aware;            /* caches count for nothing, bookings still do */
     uint64_t predicted_ttl_ms;  /* beside events: credit for what was just routed; 0 = none */
@@ -74,6 +106,7 @@ struct route_conf {
     uint64_t affinity_ttl_s;    /* how long a session stays with its worker; 0 = not at all */
     int affinity_mode;          /* enum affinity_mode */
     struct bypass_conf bypass;  /* of prefill workers */
+    struct route_selector selectors[ROUTE_STAGES];
 };
 
 /* A property of workers that a request would like to meet. */

@@ -16,6 +16,7 @@ static const struct route_conf ROUTE_CONF_KV = {
     .host_weight = 0.75,
     .disk_weight = 0.25,
     .prefill_load_scale = NAN,
+    .two_tier = TWO_TIER_DEFAULTS,
     .track_prefill_tokens = true,
     .expiry_ms = 300000,
     .use_kv_events = true,

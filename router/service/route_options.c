@@ -4,6 +4,8 @@
 #include <errno.h>
 
 #include "lib/base/mem.h"
+#include "router/frontend/policy_file.h"
+#include "router/sched/worker_selection.h"
 
 enum { SYSTEM_PORT_MAX = 65535 };
 
@@ -198,7 +200,10 @@ int route_options_derive(struct route_options *o, struct err *e)
                        o->system_port_text, SYSTEM_PORT_MAX);
     o->system_port = (int)port;
     o->base.route.mode = ROUTE_KV;
-    r = frontend_conf_settle_index(&o->base, e);
+    r = policy_file_apply(&o->base, e);
+    worker_selection_apply(&o->base.route, ROUTE_AGGREGATED);
+    if (r == 0)
+        r = frontend_conf_settle_index(&o->base, e);
     return r < 0 ? r : parse_endpoint(o, e);
 }
 

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections `router` and `worker_selection` of --router-policy-config, beside the unmodified 1.6.1: its workers, the same file,
+the same prompts, the same choices."""
+
+import random
+import re
+import subprocess
+
+import pytest
+
+from conftest import free_port, program, reference_python
+from stack import MODEL, MODEL_PATH, Stack, until
+from test_policy_interop import BLOCK, Front, own
+
+CHOSEN = re.compile(r"Selected worker\b.*?worker_id=(\d+)")
+SCORE = re.compile(r"Selected worker\b.* logit[:=] ?([\d.]+)")
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with Stack(tmp_path, events=False) as stack:
+        (tmp_path / MODEL).symlink_to(MODEL_PATH)
+        yield stack
+
+
+def selection(kind, **parameters):
+    return (f"worker_selection:\n  aggregated: chosen\n  instances:\n  - name: chosen\n    type: {kind}\n"
+            f"    parameters: {parameters}\n".replace("'", ""))
+
+
+class Beside:
+    """Workers of 1.6.1's with our frontend and its own, on one policy file."""
+
+    def __init__(self, stack, file, *flags, events=True, n_workers=2):
+        self.stack = stack
+        python, port = reference_python("1.6.1"), free_port()
+        path = stack.folder / "policy.yaml"
+        path.write_text(file)
+        theirs = lambda name, *words: stack.start(
+            f"reference-{name}", [python, "-m", f"dynamo.{name}", "--discovery-backend", "file", "--request-plane", "tcp",
+                                  "--event-plane", "zmq", *words],
+            HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", DYN_LOG="info", DYN_SDK_DISABLE_ANSI_LOGGING="1")
+        theirs("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--num-workers", n_workers,
+               "--num-gpu-blocks-override", "65536")
+        flags = ["--router-mode", "kv", "--router-policy-config", path, *flags]
+        # Another policy of ours where the file chooses: that it does is seen.
+        stack.frontend(*flags, DYN_EVENT_PLANE="zmq", DYN_DISCOVERY_BACKEND="file", **({"DYN_KV_EVENTS": "true"} if events else {}))
+        reference = theirs("frontend", "--http-host", "127.0.0.1", "--http-port", port, *flags)
+        until("the workers are found", lambda: stack.workers() == n_workers)
+        if events:
+            stack.ready(n_workers)
+        self.fronts = [Front(stack.front, stack.port), Front(reference, port)]
+        until("both serve", lambda: all(front.serves() for front in self.fronts))
+        self.workers = sorted(stack.instances())
+
+    def told(self, front, prompt, what):
+        """What the frontend logs of a prompt that it may send anywhere."""
+        log = len(front.process.log())
+        front.ask(prompt)
+        return until("its choice is logged", lambda: what.search(front.process.log()[log:])).group(1)
+
+    def choices(self, prompt):
+        return [int(self.told(front, prompt, CHOSEN)) for front in self.fronts]
+
+    def scores(self, prompts):
+        return [float(self.told(front, prompt, SCORE)) for front, prompt in zip(self.fronts, prompts)]
+
+    def agree(self, prompt, worker):
+        assert self.choices(prompt) == [worker, worker]
+
+
+@pytest.fixture
+def tails():
+    """Numbers of prompts that nobody has asked for yet."""
+    return iter(range(6001, 100000))
+
+
+def test_two_tiers_choose_as_in_1x(stack, tails):
+    beside = Beside(stack, selection("dynamo-two-tier-cost-fn", balance_abs_threshold=4, balance_rel_threshold=2.0))
+    first, second = beside.workers
+    shared = own(1, 20 * BLOCK)
+    for front in beside.fronts:  # at each of the workers, for both routers hear of it
+        front.ask(shared, nvext={"backend_instance_id": first})
+        front.ask(shared[:6 * BLOCK], nvext={"backend_instance_id": second})
+    # Of a prompt of 20 blocks the first holds the most: once both routers know, it gets every one.
+    until("both know what the workers hold",
+          lambda: all(beside.choices(shared[:19 * BLOCK] + own(next(tails), 2 * BLOCK)) == [first, first] for _ in range(4)))
+
+    # Load: the first has one request more. It still gets what it holds more than half of, and nothing else.
+    for front in beside.fronts:
+        front.hold(own(3, 3 * BLOCK), first)
+    for blocks, rest, chosen in ((16, 15 * BLOCK, first), (16, 16 * BLOCK, second), (16, 15 * BLOCK + 1, second),
+                                 (16, 16 * BLOCK - 1, second), (7, 6 * BLOCK - 2, first), (0, 5 * BLOCK, second)):
+        for _ in range(2):
+            beside.agree(shared[:blocks * BLOCK] + own(next(tails), max(rest, 2)), chosen)
+    # What both hold the same of goes to the one with fewer.
+    beside.agree(shared[:6 * BLOCK] + own(next(tails), 2), second)
+
+    # Five more: 5 - 0 = 5 > 4 and 5 > 2 * 0, so that load alone counts.
+    for front in beside.fronts:
+        for i in range(3):
+            front.hold(own(10 + i, 3 * BLOCK), first)
+    beside.agree(shared + own(next(tails), 2), first)  # 4 - 0 is not more than 4
+    for front in beside.fronts:
+        front.hold(own(20, 3 * BLOCK), first)
+    beside.agree(shared + own(next(tails), 2), second)
+    # 9 - 4 = 5 > 4 and 9 > 2 * 4; 9 - 5 = 4 is not.
+    for front in beside.fronts:
+        for i in range(4):
+            front.hold(own(30 + i, 3 * BLOCK), first)
+            front.hold(own(40 + i, 3 * BLOCK), second)
+    long = own(70, 12 * BLOCK)
+    for front in beside.fronts:
+        front.ask(long, nvext={"backend_instance_id": first})
+    beside.agree(long + own(next(tails), 2), second)
+    for front in beside.fronts:
+        front.hold(own(50, 3 * BLOCK), second)
+    until("it is known of the first", lambda: beside.choices(long + own(next(tails), 2)) == [first, first])
+
+
+def test_parameters_of_the_cost_function_win_and_the_rest_is_inherited_as_in_1x(stack, tails):
+    beside = Beside(stack, selection("dynamo-default-cost-fn", overlap_score_credit=0.5, decode_active_request_weight=7),
+                    "--router-prefill-load-scale", "3", "--router-kv-overlap-score-credit", "0.9",
+                    n_workers=1)
+    chance = random.Random(5)
+    shared = own(1, 20 * BLOCK)
+    beside.fronts[0].ask(shared)
+    score = lambda blocks, n: beside.scores([shared[:blocks * BLOCK] + own(next(tails), n) for _ in range(2)])
+    cold = 3 * 2 + 2
+    assert score(0, 2 * BLOCK) == [cold, cold]
+    until("both know what the worker holds", lambda: score(10, 2 * BLOCK) == [3 * (12 - 0.5 * 10) + 12] * 2)
+    for front in beside.fronts:
+        front.hold(own(3, 3 * BLOCK), beside.workers[0])
+    seen = set()
+    for _ in range(12):
+        ours, theirs = score(chance.randrange(20), chance.randrange(2, 6 * BLOCK))
+        assert ours == pytest.approx(theirs, abs=0.001)
+        seen.add(ours)
+    assert len(seen) > 8 and min(seen) > 7
+
+
+def test_settings_win_over_flags_as_in_1x(stack, tails):
+    """Without events and with a credit that lasts; the flags say otherwise."""
+    beside = Beside(stack, "router:\n  use_kv_events: false\n  router_ttl_secs: 1000\n" +
+                    selection("dynamo-default-cost-fn"),
+                    "--router-kv-events", "--router-ttl-secs", "0.001", n_workers=1, events=False)
+    stems = [own(1, 12 * BLOCK), own(2, 9 * BLOCK)]
+    for stem in stems:
+        for front in beside.fronts:
+            front.ask(stem)
+    for stem in stems:
+        for cut in (3, 8, 9):
+            ours, theirs = beside.scores([stem[:cut * BLOCK] + own(next(tails), 2)] * 2)
+            assert ours == pytest.approx(theirs, abs=0.001)
+            assert ours < cut + 2  # the prompt's blocks alone: what was routed is believed
+
+
+INSTANCE = "  instances: [{name: a, type: dynamo-two-tier-cost-fn}]\n"
+
+
+@pytest.mark.parametrize("file, flags", [
+    ("worker_selection:\n  aggregated: b\n" + INSTANCE, []),
+    ("worker_selection: {}\n", []),
+    ("worker_selection:\n  aggregated: a\n  instances: [{name: a, type: nosuch}]\n", []),
+    (selection("dynamo-two-tier-cost-fn", cache_threshold=1.2), []),
+    (selection("dynamo-two-tier-cost-fn", nosuch=1), []),
+    (selection("dynamo-default-cost-fn", overlap_score_credit=-2), []),
+    ("router: {overlap_score_credit: 1}\n", []),
+    ("worker_selection:\n" + INSTANCE, ["--router-decode-policy", "nosuch"]),
+], ids=str)
+def test_what_1x_refuses_is_refused(stack, file, flags):
+    path = stack.folder / "policy.yaml"
+    path.write_text(file)
+    words = ["--router-mode", "kv", "--http-port", "0", "--router-policy-config", path, *flags]
+    for command in ([program("dynamo-frontend"), *words],
+                    [reference_python("1.6.1"), "-m", "dynamo.frontend", "--discovery-backend", "mem", *words]):
+        refused = subprocess.run([str(word) for word in command], capture_output=True, timeout=60, check=False)
+        assert refused.returncode not in (0, None), refused.stderr[-500:]
