@@ -13,6 +13,7 @@ from stack import MODEL, MODEL_PATH, Stack, until
 from test_policy_interop import BLOCK, Front, own
 
 CHOSEN = re.compile(r"Selected worker\b.*?worker_id=(\d+)")
+HELD = re.compile(r"Selected (?:pinned )?worker\b.* cached blocks: ([\d.]+)")
 SCORE = re.compile(r"Selected worker\b.* logit[:=] ?([\d.]+)")
 
 
@@ -59,14 +60,8 @@ class Beside:
         front.ask(prompt)
         return until("its choice is logged", lambda: what.search(front.process.log()[log:])).group(1)
 
-    def choices(self, prompt):
-        return [int(self.told(front, prompt, CHOSEN)) for front in self.fronts]
-
     def scores(self, prompts):
         return [float(self.told(front, prompt, SCORE)) for front, prompt in zip(self.fronts, prompts)]
-
-    def agree(self, prompt, worker):
-        assert self.choices(prompt) == [worker, worker]
 
 
 @pytest.fixture
@@ -75,47 +70,50 @@ def tails():
     return iter(range(6001, 100000))
 
 
+def known(front, stem, worker):
+    """The frontend knows that the worker holds the prompt."""
+    log = len(front.process.log())
+    front.ask(stem, nvext={"backend_instance_id": worker})
+    found = HELD.search(front.process.log()[log:])
+    return found and float(found.group(1)) == len(stem) // BLOCK
+
+
 def test_two_tiers_choose_as_in_1x(stack, tails):
     beside = Beside(stack, selection("dynamo-two-tier-cost-fn", balance_abs_threshold=4, balance_rel_threshold=2.0))
     first, second = beside.workers
-    shared = own(1, 20 * BLOCK)
-    for front in beside.fronts:  # at each of the workers, for both routers hear of it
-        front.ask(shared, nvext={"backend_instance_id": first})
-        front.ask(shared[:6 * BLOCK], nvext={"backend_instance_id": second})
-    # Of a prompt of 20 blocks the first holds the most: once both routers know, it gets every one.
-    until("both know what the workers hold",
-          lambda: all(beside.choices(shared[:19 * BLOCK] + own(next(tails), 2 * BLOCK)) == [first, first] for _ in range(4)))
 
-    # Load: the first has one request more. It still gets what it holds more than half of, and nothing else.
-    for front in beside.fronts:
-        front.hold(own(3, 3 * BLOCK), first)
-    for blocks, rest, chosen in ((16, 15 * BLOCK, first), (16, 16 * BLOCK, second), (16, 15 * BLOCK + 1, second),
-                                 (16, 16 * BLOCK - 1, second), (7, 6 * BLOCK - 2, first), (0, 5 * BLOCK, second)):
-        for _ in range(2):
-            beside.agree(shared[:blocks * BLOCK] + own(next(tails), max(rest, 2)), chosen)
-    # What both hold the same of goes to the one with fewer.
-    beside.agree(shared[:6 * BLOCK] + own(next(tails), 2), second)
+    def chosen(front, blocks, rest):
+        """Of a prompt that the first worker alone holds so many blocks of, with so many more tokens."""
+        stem = own(next(tails), blocks * BLOCK) if blocks else []
+        if blocks:
+            front.ask(stem, nvext={"backend_instance_id": first})
+            until("it is known", lambda: known(front, stem, first))
+        return int(beside.told(front, stem + own(next(tails), rest), CHOSEN))
 
-    # Five more: 5 - 0 = 5 > 4 and 5 > 2 * 0, so that load alone counts.
-    for front in beside.fronts:
-        for i in range(3):
-            front.hold(own(10 + i, 3 * BLOCK), first)
-    beside.agree(shared + own(next(tails), 2), first)  # 4 - 0 is not more than 4
-    for front in beside.fronts:
-        front.hold(own(20, 3 * BLOCK), first)
-    beside.agree(shared + own(next(tails), 2), second)
-    # 9 - 4 = 5 > 4 and 9 > 2 * 4; 9 - 5 = 4 is not.
-    for front in beside.fronts:
-        for i in range(4):
-            front.hold(own(30 + i, 3 * BLOCK), first)
-            front.hold(own(40 + i, 3 * BLOCK), second)
-    long = own(70, 12 * BLOCK)
-    for front in beside.fronts:
-        front.ask(long, nvext={"backend_instance_id": first})
-    beside.agree(long + own(next(tails), 2), second)
-    for front in beside.fronts:
-        front.hold(own(50, 3 * BLOCK), second)
-    until("it is known of the first", lambda: beside.choices(long + own(next(tails), 2)) == [first, first])
+    def both_choose(worker, blocks, rest):
+        """A request may count for a moment after its answer: so until they do, and then thrice in a row."""
+        until(f"{worker} is chosen", lambda: all(chosen(front, blocks, rest) == worker for _ in range(3) for front in beside.fronts))
+
+    def run(n, worker):
+        for front in beside.fronts:
+            for _ in range(n):
+                front.hold(own(next(tails), 3 * BLOCK), worker, tokens=30000)
+
+    # One request more at the first: it gets what it holds more than half of, and nothing else.
+    run(1, first)
+    for worker, blocks, rest in ((first, 8, 7 * BLOCK), (second, 8, 8 * BLOCK), (second, 8, 7 * BLOCK + 1),
+                                 (first, 8, 2), (second, 0, 5 * BLOCK)):
+        both_choose(worker, blocks, rest)
+    # Load alone counts above a difference of 4 and a quotient of 2.
+    run(3, first)
+    both_choose(first, 12, 2)  # 4 and 0
+    run(1, first)
+    both_choose(second, 12, 2)  # 5 and 0
+    run(5, second)
+    run(5, first)
+    both_choose(first, 12, 2)  # 10 and 5
+    run(1, first)
+    both_choose(second, 12, 2)  # 11 and 5
 
 
 def test_parameters_of_the_cost_function_win_and_the_rest_is_inherited_as_in_1x(stack, tails):

@@ -56,9 +56,9 @@ class Front:
             assert self.process.alive(), self.process.log()[-2000:]
             return False
 
-    def hold(self, prompt, worker):
+    def hold(self, prompt, worker, tokens=3000):
         """A request that goes on at that worker until the test ends."""
-        answer = self.post(COMPLETIONS, {"model": MODEL, "prompt": prompt, "max_tokens": 3000, "stream": True,
+        answer = self.post(COMPLETIONS, {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "stream": True,
                                          "ignore_eos": True, "nvext": {"backend_instance_id": worker}})
         assert answer.status == 200 and answer.readline()
         self.held.append(answer)
