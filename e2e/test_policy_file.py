@@ -44,8 +44,9 @@ class Beside:
         theirs("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--num-workers", n_workers,
                "--num-gpu-blocks-override", "65536")
         flags = ["--router-mode", "kv", "--router-policy-config", path, *flags]
-        # Another policy of ours where the file chooses: that it does is seen.
-        stack.frontend(*flags, DYN_EVENT_PLANE="zmq", DYN_DISCOVERY_BACKEND="file", **({"DYN_KV_EVENTS": "true"} if events else {}))
+        # --router-policy is another one: that the file chooses is seen.
+        stack.frontend(*flags, DYN_EVENT_PLANE="zmq", DYN_DISCOVERY_BACKEND="file",
+                       **({"DYN_KV_EVENTS": "true"} if events else {}))
         reference = theirs("frontend", "--http-host", "127.0.0.1", "--http-port", port, *flags)
         until("the workers are found", lambda: stack.workers() == n_workers)
         if events:
@@ -92,7 +93,8 @@ def test_two_tiers_choose_as_in_1x(stack, tails):
 
     def both_choose(worker, blocks, rest):
         """A request may count for a moment after its answer: so until they do, and then thrice in a row."""
-        until(f"{worker} is chosen", lambda: all(chosen(front, blocks, rest) == worker for _ in range(3) for front in beside.fronts))
+        until(f"{worker} is chosen", lambda: all(
+            chosen(front, blocks, rest) == worker for _ in range(3) for front in beside.fronts))
 
     def run(n, worker):
         for front in beside.fronts:
