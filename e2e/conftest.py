@@ -10,6 +10,7 @@ import fcntl
 import os
 import pathlib
 import random
+import re
 import shlex
 import socket
 import subprocess
@@ -175,3 +176,10 @@ def platform(cluster):
     """The cluster with our chart installed for every namespace."""
     from live import Platform
     return Platform(cluster).ready()
+
+
+@pytest.fixture
+def namespace(platform, request):
+    """A namespace of this test's own."""
+    with platform.namespace("test-" + re.sub(r"\W|_", "-", request.node.name.removeprefix("test_"))[:40].strip("-")) as name:
+        yield name
