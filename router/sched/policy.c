@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 #include <inttypes.h>
 

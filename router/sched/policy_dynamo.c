@@ -2,7 +2,7 @@
 /*
  * Cost of the reference, 0.9.0 (router.md §4.2).
  */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * on workers with more prompt tokens to compute than the least loaded one, and running requests may
  * have a price of their own.
  */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 #include <inttypes.h>
 

@@ -9,7 +9,7 @@
  *
  * in tokens of prompt computation; one of those within 5 % of the lowest J is drawn.
  */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  * The lowest score, or a draw by scores: how costs become a pick, and whether a pick follows from
  * them.
  */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 #include "lib/base/portable_math.h"
 

@@ -2,7 +2,7 @@
 /*
  * The modes that do not look at caches (router.md §5).
  */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 static size_t pick_in_turn(const struct route_candidate *candidates,
                            const struct route_score *scores, size_t n,

@@ -5,7 +5,7 @@
  * those do that hold the most of it on their device. Load, tiers below the device and preferred
  * taints have no other part in it.
  */
-#include "router/sched/policy.h"
+#include "router/sched/policy_inner.h"
 
 enum { REQUESTS, OUT_OF_REACH };
 
