@@ -40,6 +40,13 @@
             fail_msg("%s: %d: %s", #call, expect_r_, (e)->text);                                   \
     } while (0)
 
+/* Steps of a test in one thread, in more of which the thread sanitizer finds nothing. */
+#ifdef __SANITIZE_THREAD__
+#define TEST_STEPS(n) ((n) / 4)
+#else
+#define TEST_STEPS(n) (n)
+#endif
+
 /* Directory of the oracles, or NULL after a skip() message; fails when CI=true and it is absent. */
 static inline __attribute__((unused)) const char *test_shared(void)
 {

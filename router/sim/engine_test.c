@@ -455,7 +455,7 @@ static void random_load_keeps_every_invariant(void **state)
     conf.n_blocks = 60;
     conf.max_num_seqs = 6;
     world_open(&w, &conf);
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < TEST_STEPS(20000); i++) {
         struct told *t;
         size_t k;
 

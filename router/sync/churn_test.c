@@ -26,11 +26,7 @@ enum {
     PROMPT_BLOCKS = 40,
     LATE = 8, /* messages under way at a time, of one rank */
     OPEN_REQUESTS = 200,
-#ifdef __SANITIZE_THREAD__
-    EVENTS = 100000, /* one thread: it finds nothing in more */
-#else
-    EVENTS = 400000,
-#endif
+    EVENTS = TEST_STEPS(400000),
 };
 
 struct message {
