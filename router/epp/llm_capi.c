@@ -8,8 +8,8 @@
 #include "lib/base/arena.h"
 #include "lib/base/log.h"
 #include "router/epp/picker.h"
-#include "router/epp/prompt.h"
 #include "router/epp/task.h"
+#include "router/frontend/prompt_make.h"
 #include "router/openai/api_error.h"
 
 static const struct log_target LG = {"commutator::epp"};
@@ -124,6 +124,20 @@ static void do_on_loop(struct routing *r, void (*take)(struct routing *r))
     task_unref(&s->task);
 }
 
+static int make_prompt(struct routing *r, struct err *e)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+    const time_t seconds = (time_t)(clock_wall_ms() / 1000);
+    struct prompt_reuse reuse;
+    struct tm now;
+    int code;
+
+    localtime_r(&seconds, &now);
+    code = prompt_render(r->model, &r->in, &now, 0, &text, e);
+    return code < 0 ? code
+                    : prompt_encode(r->model, r->scratch, buf_str(&text), &r->prompt, &reuse, e);
+}
+
 static query_router_result_t route_parsed(struct routing *r)
 {
     struct err e;
@@ -131,7 +145,7 @@ static query_router_result_t route_parsed(struct routing *r)
     do_on_loop(r, take_model);
     if (!r->model)
         return QUERY_ROUTER_ERR_INIT_FAILED;
-    if (epp_prompt_make(r->model, &r->in, r->scratch, &r->prompt, &e) < 0) {
+    if (make_prompt(r, &e) < 0) {
         log_error(&LG, "no prompt can be made of a request", LOG_STR("why", e.text));
         r->result = QUERY_ROUTER_ERR_QUERY_FAILED;
     }
@@ -142,8 +156,8 @@ static query_router_result_t route_parsed(struct routing *r)
     return r->result;
 }
 
-static query_router_result_t route(struct routing *r, const char *request_json,
-                                   const char *pods_json)
+static query_router_result_t route_text(struct routing *r, const char *request_json,
+                                        const char *pods_json)
 {
     AUTO(arena_free) struct arena *a = arena_new();
     query_router_result_t result = QUERY_ROUTER_ERR_INVALID_PARAM;
@@ -161,10 +175,17 @@ static query_router_result_t route(struct routing *r, const char *request_json,
     return result;
 }
 
-/* Fills what both calls share. */
-static query_router_result_t finish(struct routing *r, query_router_result_t result,
-                                    CRoutingResult *out)
+/* Fills of *@out what both calls share; the chosen worker is in r->pick. */
+static query_router_result_t route(struct routing *r, const RouterHandles *handle,
+                                   const char *request_json, const char *pods_json,
+                                   CRoutingResult *out)
 {
+    query_router_result_t result;
+
+    if (!handle || !request_json || !out)
+        return QUERY_ROUTER_ERR_INVALID_PARAM;
+    r->picker = handle->picker;
+    result = route_text(r, request_json, pods_json);
     if (result == QUERY_ROUTER_OK) {
         *out = (CRoutingResult){.token_ids = r->prompt.ptr, .token_count = r->prompt.len};
         r->prompt = (struct token_ids){.ptr = NULL};
@@ -178,12 +199,8 @@ EXPORT query_router_result_t route_prefill_request(RouterHandles *handle, const 
                                                    CRoutingResult *out_result)
 {
     struct routing r = {.pick = {.role = POOL_PREFILL}};
-    query_router_result_t result;
+    query_router_result_t result = route(&r, handle, request_json, pods_json, out_result);
 
-    if (!handle || !request_json || !out_result)
-        return QUERY_ROUTER_ERR_INVALID_PARAM;
-    r.picker = handle->picker;
-    result = finish(&r, route(&r, request_json, pods_json), out_result);
     if (result != QUERY_ROUTER_OK)
         return result;
     out_result->is_disaggregated = true;
@@ -197,12 +214,8 @@ EXPORT query_router_result_t route_decode_request(RouterHandles *handle, const c
                                                   CRoutingResult *out_result)
 {
     struct routing r = {.pick = {.role = POOL_DECODE, .disagg = is_disaggregated}};
-    query_router_result_t result;
+    query_router_result_t result = route(&r, handle, request_json, pods_json, out_result);
 
-    if (!handle || !request_json || !out_result)
-        return QUERY_ROUTER_ERR_INVALID_PARAM;
-    r.picker = handle->picker;
-    result = finish(&r, route(&r, request_json, pods_json), out_result);
     if (result != QUERY_ROUTER_OK)
         return result;
     out_result->is_disaggregated = is_disaggregated;

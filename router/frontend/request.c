@@ -9,6 +9,7 @@
 
 #include "lib/base/log.h"
 #include "lib/net/http_client.h"
+#include "router/frontend/prompt_make.h"
 #include "router/frontend/request_batch.h"
 #include "router/frontend/request_relay.h"
 #include "router/kv/block_hash.h"
@@ -178,25 +179,10 @@ void request_finish(struct request *rq)
 /* --- tokenize ----------------------------------------------------------------------------------
  */
 
-static enum chat_end prompt_end(const struct openai_request *in)
-{
-    if (in->continue_message.v)
-        return CHAT_CONTINUE;
-    return in->generation_prompt.set && !in->generation_prompt.v ? CHAT_MESSAGES : CHAT_ANSWER;
-}
-
 /* Touches nothing but the request and what is immutable: runs on a pool thread too. */
 static void make_prompt(void *arg)
 {
     struct request *rq = arg;
-    struct chat_input chat = {rq->in.messages,
-                              rq->in.tools,
-                              rq->in.template_args,
-                              &rq->now,
-                              rq->in_pool ? 0 : LOOP_STEPS,
-                              prompt_end(&rq->in),
-                              rq->in.tool_choice == TOOL_NONE,
-                              rq->in.guided.response_format};
     struct str text = rq->in.prompt.text;
 
     if (rq->in.api == API_EMBEDDINGS) {
@@ -204,17 +190,14 @@ static void make_prompt(void *arg)
         return;
     }
     if (rq->in.api == API_CHAT) {
-        rq->tokenize_r = chat_render(rq->m->chat, &chat, &rq->prompt_text, &rq->tokenize_error);
+        rq->tokenize_r = prompt_render(rq->m, &rq->in, &rq->now, rq->in_pool ? 0 : LOOP_STEPS,
+                                       &rq->prompt_text, &rq->tokenize_error);
         if (rq->tokenize_r < 0)
             return;
         text = buf_str(&rq->prompt_text);
     }
-    if (rq->m->prompt_cache)
-        rq->tokenize_r = prompt_cache_encode(rq->m->prompt_cache, rq->scratch, text, &rq->prompt,
-                                             &rq->reuse, &rq->tokenize_error);
-    else
-        rq->tokenize_r =
-            tokenizer_encode(rq->m->tokenizer, rq->scratch, text, &rq->prompt, &rq->tokenize_error);
+    rq->tokenize_r =
+        prompt_encode(rq->m, rq->scratch, text, &rq->prompt, &rq->reuse, &rq->tokenize_error);
 }
 
 static void prompt_made(void *arg)

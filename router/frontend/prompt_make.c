@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router/frontend/prompt_make.h"
+
+static enum chat_end end_of(const struct openai_request *in)
+{
+    if (in->continue_message.v)
+        return CHAT_CONTINUE;
+    return in->generation_prompt.set && !in->generation_prompt.v ? CHAT_MESSAGES : CHAT_ANSWER;
+}
+
+int prompt_render(const struct model *m, const struct openai_request *in, const struct tm *now,
+                  uint64_t steps, struct buf *ret, struct err *e)
+{
+    struct chat_input chat = {.messages = in->messages,
+                              .tools = in->tools,
+                              .args = in->template_args,
+                              .now = now,
+                              .steps = steps,
+                              .end = end_of(in),
+                              .calls_nothing = in->tool_choice == TOOL_NONE,
+                              .response_format = in->guided.response_format};
+
+    return chat_render(m->chat, &chat, ret, e);
+}
+
+int prompt_encode(const struct model *m, struct tokenizer_scratch *scratch, struct str text,
+                  struct token_ids *ret, struct prompt_reuse *reuse, struct err *e)
+{
+    return m->prompt_cache ? prompt_cache_encode(m->prompt_cache, scratch, text, ret, reuse, e)
+                           : tokenizer_encode(m->tokenizer, scratch, text, ret, e);
+}
