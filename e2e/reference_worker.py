@@ -4,8 +4,8 @@ base model MODEL of FOLDER and the adapters that are named. Run by the Python of
 
     reference_worker.py FOLDER MODEL [ADAPTER ...]
 
-Each request's model and routing are printed as a line of JSON, and its prompt's blocks are published as stored. A line
-on standard input names an adapter that is to be unloaded. With HICACHE in the environment (JSON) its card says that of
+Each request's model and routing are told as `asked.py` says, and its prompt's blocks are published as stored. A line on
+standard input names an adapter that is to be unloaded. With HICACHE in the environment (JSON) its card says that of
 SGLang's HiCache, but for null, and prompts are published of requests for more than one token alone.
 """
 
@@ -15,6 +15,7 @@ import json
 import os
 import sys
 
+import asked
 from dynamo.llm import KvEventPublisher, ModelInput, ModelRuntimeConfig, ModelType, WorkerType, register_model, unregister_model
 from dynamo.runtime import dynamo_worker
 
@@ -34,7 +35,7 @@ def publish(tokens, adapter, salt):
 
 
 async def generate(request, context):
-    print(json.dumps({"model": request["model"], "routing": request.get("routing")}), flush=True)
+    asked.tell({"model": request["model"], "routing": request.get("routing")})
     routing = request.get("routing") or {}
     wanted = request["stop_conditions"]["max_tokens"]
     if not HICACHE or wanted > 1:

@@ -26,6 +26,7 @@ import time
 
 import pytest
 
+import asked
 import file_store
 from conftest import ROOT, free_port, program, run, unavailable
 
@@ -59,6 +60,10 @@ def until(what, holds, seconds=PATIENCE):
         time.sleep(0.01)
 
 
+def asked_path(log_path):
+    return log_path.with_suffix(".asked")
+
+
 class Process:
     """A program of ours (or NATS) whose output goes to a file."""
 
@@ -74,6 +79,14 @@ class Process:
 
     def log(self):
         return self.log_path.read_text(errors="replace")
+
+    def log_lines(self):
+        """Those that are whole: the last one may be being written."""
+        return self.log().rpartition("\n")[0].splitlines()
+
+    def asked(self):
+        """What it was asked, if it is a worker program that tells it."""
+        return asked.read(asked_path(self.log_path))
 
     def alive(self):
         return self.popen.poll() is None
@@ -230,9 +243,9 @@ class Stack:
         base.update(DYN_STORE_KV="file", DYN_FILE_KV=str(self.kv), DYN_TCP_RPC_HOST="127.0.0.1")
         if self.nats_port:
             base["NATS_SERVER"] = f"nats://127.0.0.1:{self.nats_port}"
-        base.update({key: str(word) for key, word in env.items()})
-        process = Process(name, command, base, self.folder / f"{name}-{len(self.processes)}.log",
-                          self.folder)
+        log = self.folder / f"{name}-{len(self.processes)}.log"
+        base.update(ASKED=str(asked_path(log)), **{key: str(word) for key, word in env.items()})
+        process = Process(name, command, base, log, self.folder)
         self.processes.append(process)
         return process
 

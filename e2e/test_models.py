@@ -427,8 +427,7 @@ def test_adapters_go_where_they_are_loaded(stack):
 
 
 def asked_of(worker, model):
-    return [entry for line in worker.log().splitlines() if line.startswith("{")
-            for entry in [json.loads(line)] if entry["model"] == model]
+    return [entry for entry in worker.asked() if entry["model"] == model]
 
 
 def their_worker(stack, python, *adapters):

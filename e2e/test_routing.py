@@ -176,7 +176,7 @@ def test_formula_lines_compute(stack, weight):
 def test_traces_as_json_lines(stack):
     stack.up("--router-mode", "kv", workers=WORKERS, DYN_LOGGING_JSONL="1")
     answer = stack.chat()
-    lines = [json.loads(line) for line in stack.front.log().splitlines()]
+    lines = [json.loads(line) for line in stack.front.log_lines()]
     traces = [line for line in lines if line["target"] == "dynamo_llm::kv_router::scheduler"]
     assert len(traces) == WORKERS + 1 or any("tied" in line["message"] for line in traces)
     assert {line["level"] for line in traces} == {"INFO"}

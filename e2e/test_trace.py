@@ -131,7 +131,7 @@ def test_the_log_names_the_trace(tmp_path):
         for name, (front, port) in {"theirs": stack.reference("1.6.1", "tcp", DYN_LOGGING_JSONL="true"),
                                     "ours": stack.ours(DYN_LOGGING_JSONL="true")}.items():
             told, id = stack.ask(port, headers)
-            lines = [json.loads(line) for line in front.log().splitlines() if id in line and line.startswith("{")]
+            lines = [json.loads(line) for line in front.log_lines() if id in line and line.startswith("{")]
             lines = [line for line in lines if line.get("request_id") == id]
             assert lines, front.log()[-2000:]
             for line in lines:

@@ -9,8 +9,8 @@ A model with a folder of its own is called as that folder.
 
 A request names the items of its answer itself, as a JSON array: in its last message, its prompt, or, where texts are
 embedded, its input. Beside items that are sent as they are there are {"echo": true}, the request itself as a text,
-{"raise": WORDS}, {"until": PATH}, a file that is to appear, {"wait": true}, until the client has left, and {"exit": true}. Each request is printed as a line of JSON,
-and `stopped` when one that waited was cancelled.
+{"raise": WORDS}, {"until": PATH}, a file that is to appear, {"wait": true}, until the client has left, and {"exit": true}.
+Each request is told as `asked.py` says, and `stopped` printed when one that waited was cancelled.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import os
 import struct
 import sys
 
+import asked
 import dynamo.llm
 from dynamo.llm import ModelInput, ModelType
 from dynamo.runtime import dynamo_worker
@@ -65,7 +66,7 @@ async def items_of(items, request, context):
 
 
 async def say(request, context):
-    print(json.dumps(request), flush=True)
+    asked.tell(request)
     async for item in items_of(said(request) or [{"echo": True}], request, context):
         yield item
 
@@ -75,7 +76,7 @@ def vector(text):
 
 
 async def embed(request, context):
-    print(json.dumps(request), flush=True)
+    asked.tell(request)
     items = said(request)
     if items is None or not items or not isinstance(items[0], dict):
         inputs = request["input"]
@@ -92,7 +93,7 @@ def of_ids(numbers):
 
 
 async def embed_ids(request, context):
-    print(json.dumps(request), flush=True)
+    asked.tell(request)
     count = sum(map(len, request["token_ids"]))
     if any(ids == [13] for ids in request["token_ids"]):
         raise ValueError("out of memory")
