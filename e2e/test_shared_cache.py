@@ -15,7 +15,8 @@ import msgspec
 import pytest
 import zmq
 
-from conftest import ROOT, free_port, reference_python, run, unavailable
+import plane_caller
+from conftest import ROOT, free_port, program, reference_python, run, unavailable
 from stack import MODEL, MODEL_PATH, Stack, parse_metrics, until
 from test_policy_interop import EFFECTIVE, PINNED, Front
 
@@ -81,28 +82,32 @@ class Publisher:
         self.change("removed", names, **more)
 
 
+def theirs(stack, name, *command, **env):
+    return stack.start(f"reference-{name}", [reference_python("1.6.1"), *command], HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1",
+                       DYN_LOG="info,dynamo_kv_router=debug", DYN_SDK_DISABLE_ANSI_LOGGING="1",
+                       DYN_DISCOVERY_BACKEND="file", DYN_REQUEST_PLANE="tcp", DYN_EVENT_PLANE="zmq", **env)
+
+
+def workers(stack, publisher, facts):
+    """One for each of the facts that their cards tell of the cache."""
+    for fact in facts:
+        said = {**LAYOUT, "kv_events_endpoint": publisher.endpoint, **fact} if fact is not None else None
+        theirs(stack, "worker", ROOT / "e2e/reference_worker.py", MODEL_PATH, MODEL,
+               HICACHE=json.dumps(said)).wait_log("registered")
+
+
 class Both:
     """Our frontend and 1.6.1's before the same workers."""
 
     def __init__(self, stack, *facts, flags=(), publisher=None, ours=None, env=None):
         self.stack, self.publisher = stack, publisher or Publisher()
-        python = reference_python("1.6.1")
-
-        def theirs(name, *command, **env):
-            return stack.start(f"reference-{name}", [python, *command], HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1",
-                               DYN_LOG="info,dynamo_kv_router=debug", DYN_SDK_DISABLE_ANSI_LOGGING="1",
-                               DYN_DISCOVERY_BACKEND="file", DYN_REQUEST_PLANE="tcp", DYN_EVENT_PLANE="zmq", **env)
-        for fact in facts:
-            said = {**LAYOUT, "kv_events_endpoint": self.publisher.endpoint, **fact} if fact is not None else None
-            worker = theirs("worker", ROOT / "e2e/reference_worker.py", MODEL_PATH, MODEL,
-                            HICACHE=json.dumps(said))
-            worker.wait_log("registered")
+        workers(stack, self.publisher, facts)
         port = free_port()
         shared = ["--router-mode", "kv", "--shared-cache-type", "hicache", *flags]
         stack.frontend("--router-policy", "dynamo-1.x", *(ours or shared), DYN_EVENT_PLANE="zmq", DYN_KV_EVENTS="true",
                        DYN_DISCOVERY_BACKEND="file", DYN_ROUTER_EVENT_FALLBACK="false", **(env or {}))
         self.port = port
-        reference = theirs("frontend", "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", port, *shared,
+        reference = theirs(stack, "frontend", "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", port, *shared,
                            **(env or {}))
         stack.ready(len(facts))
         self.fronts = [Front(stack.front, stack.port), Front(reference, port)]
@@ -332,6 +337,111 @@ def test_who_ignores_it_is_named(stack):
         until("it flips", lambda: stack.front.log().count("configuration in force") > flips)
         stack.get("/health")  # a turn of its loop later
         assert warned() == known + want, (mode, policy)
+
+
+# --- the stand-alone router ---
+
+
+class Routers:
+    """Our stand-alone router and 1.6.1's before the same workers, asked what is held."""
+
+    def __init__(self, stack, *facts, flags=()):
+        self.stack, self.publisher = stack, Publisher()
+        workers(stack, self.publisher, facts)
+        options = ["--endpoint", "dynamo.backend.generate", "--router-block-size", BLOCK, "--shared-cache-type", "hicache", *flags]
+        self.ours = stack.start("router", [program("dynamo-router"), "route", *options], DYN_ROUTER_POLICY="dynamo-1.x",
+                                DYN_EVENT_PLANE="zmq", DYN_SYSTEM_PORT=0, DYN_SYSTEM_HOST="127.0.0.1")
+        self.port = int(self.ours.wait_log(r"serving\b.*?system_port=(\d+)").group(1))
+        until("workers", lambda: self.metric("commutator_router_workers") == len(facts))
+        mine = dict(self.records("generate"))
+        self.theirs = theirs(stack, "router", "-m", "dynamo.router", *options, DYN_NAMESPACE="dynamo")
+        self.at = {}
+        for endpoint in ("generate", "best_worker_id", "get_overlap_scores"):
+            found = until(f"both serve {endpoint}", lambda: len(self.records(endpoint)) == 2 and dict(self.records(endpoint)))
+            other, = set(found) - set(mine)
+            self.at[endpoint] = [found[other], *(found[router] for router in mine)]
+        until("both see the workers", lambda: all(len(told["workers"]) == len(facts) for told in self.told(prompt())))
+
+    def metric(self, wanted):
+        found = parse_metrics(urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics").read().decode())
+        return sum(value for (name, _), value in found.items() if name == wanted)
+
+    def records(self, endpoint):
+        return plane_caller.address_of(self.stack.kv, "dynamo", "router", endpoint)
+
+    def told(self, tokens, **more):
+        """By 1.6.1, and by us."""
+        told = [plane_caller.call(at, {"token_ids": tokens, **more})[0] for at in self.at["get_overlap_scores"]]
+        for answer in told:
+            answer["workers"].sort(key=lambda row: row["worker_id"])
+        return told
+
+    def hits(self, tokens, **more):
+        return [told["shared_cache"]["total_hit_blocks"] for told in self.told(tokens, **more)]
+
+    def settle(self):
+        """Returns when both have heard all that was published."""
+        tokens = prompt(1)
+
+        def heard():
+            self.publisher.stored(plain(pages_of(tokens)))
+            return self.hits(tokens) == [1, 1]
+        until("it is heard", heard)
+
+
+def test_stand_alone_routers_tell_the_same(stack):
+    both = Routers(stack, {}, {})
+    both.settle()
+    tokens = prompt()
+    pages = pages_of(tokens)
+    assert both.hits(tokens) == [0, 0]
+    both.publisher.stored(plain([*pages[:1], *pages[3:7], *pages[9:10], *pages[18:]]))
+    both.settle()
+    theirs, ours = both.told(tokens)
+    assert ours == theirs and theirs["shared_cache"]["ranges"] == [[0, 1], [3, 7], [9, 10], [18, 20]]
+    for more in ({"include_shared": False}, {"lora_name": "a"}, {"cache_namespace": "a"}, {"include_shared": True},
+                 {"router_config_override": {"overlap_score_weight": 0}}):
+        theirs, ours = both.told(tokens, **more)
+        assert ours == theirs, more
+    assert both.told(prompt()[:5])[0] == both.told(prompt()[:5])[1]
+
+    # What one worker holds itself is not counted twice, and decides.
+    worker = ours["workers"][0]["worker_id"]
+    for generate in both.at["generate"]:
+        plane_caller.call(generate, {"token_ids": tokens[:6 * BLOCK], "stop_conditions": {"max_tokens": 2},
+                                     "routing": {"backend_instance_id": worker}})
+    until("both know what it holds", lambda: [told["workers"][0]["device_blocks"] for told in both.told(tokens)] == [6, 6])
+    theirs, ours = both.told(tokens)
+    assert ours == theirs and [row["shared_beyond_device_blocks"] for row in theirs["workers"]] == [4, 8]
+    log = len(both.ours.log())
+    assert [plane_caller.call(best, tokens) for best in both.at["best_worker_id"]] == [[worker]] * 2
+    score = re.search(rf"worker_id={worker} .*" + EFFECTIVE.pattern, both.ours.log()[log:])
+    assert float(score.group(2)) == cold(PAGES) - 6 - 0.5 * 4
+
+    # A salted request goes without it.
+    log = len(both.ours.log())
+    plane_caller.call(both.at["generate"][1], {"token_ids": tokens, "stop_conditions": {"max_tokens": 1},
+                                               "routing": {"cache_namespace": "own"}})
+    assert {float(score) for _, score in EFFECTIVE.findall(both.ours.log()[log:])} == {cold(PAGES)}
+    both.publisher.payload(b"\xc1")
+    until("what cannot be read is counted", lambda: both.metric("dynamo_router_shared_cache_errors_total") == 1)
+    assert both.metric("commutator_router_shared_cache_objects") == 2 * (8 + 2)  # pages of the prompt, and of what settled
+
+
+@pytest.mark.parametrize("facts, flags, enabled", [
+    pytest.param([{}, {"tp_size": 2}], [], True, id="layouts-differ"),
+    pytest.param([None], [], True, id="nobody-says-anything"),
+    pytest.param([{"page_size": 32}], [], True, id="page-is-no-block"),
+    pytest.param([{}], ["--shared-cache-multiplier", "0"], True, id="worth-nothing"),
+    pytest.param([{}], ["--router-kv-overlap-score-credit", "0"], False, id="no-credit"),
+    pytest.param([{}], ["--load-aware"], False, id="load-aware"),
+    pytest.param([{}], ["--no-router-kv-events"], True, id="no-events"),
+    pytest.param([{}], ["--shared-cache-type", "none"], False, id="none"),
+])
+def test_what_stand_alone_routers_call_enabled(stack, facts, flags, enabled):
+    both = Routers(stack, *facts, flags=flags)
+    theirs, ours = both.told(prompt())
+    assert ours == theirs and ours["shared_cache"]["enabled"] == enabled
 
 
 # --- a real store ---

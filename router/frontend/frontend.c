@@ -25,6 +25,7 @@
 #include "router/frontend/routing_report.h"
 #include "router/frontend/router_metrics.h"
 #include "router/frontend/serving.h"
+#include "router/frontend/shared_cache.h"
 #include "router/frontend/spans.h"
 #include "router/sched/policy.h"
 #include "router/sync/kv_events.h"
@@ -405,19 +406,6 @@ static const char *overlaid_env(const char *name)
     return strmap_get(loading->seen, key) ? NULL : loading->args.env(name);
 }
 
-/* @was: what was in force before; NULL at the start. Events are followed all the same: with the next flip
- * what they tell may count, and what was stored before nobody tells again. */
-static void warn_of_shared(const struct route_conf *now, const struct route_conf *was)
-{
-    const char *why = policy_ignores_shared(now), *before = was ? policy_ignores_shared(was) : NULL;
-
-    if (why && !(before && strcmp(why, before) == 0))
-        log_warn(&LG,
-                 "the shared cache is followed and counts for nothing: "
-                 "only mode kv with policy dynamo-1.x counts it",
-                 LOG_STR("ignored_by", why));
-}
-
 static void apply_route(struct frontend *f, const struct route_conf *route)
 {
     struct str name;
@@ -485,7 +473,7 @@ static void on_live_conf(void *arg, const struct strmap *variables, uint64_t gen
                  LOG_STR("mode", ROUTE_MODE_WORDS[fresh.route.mode]),
                  LOG_STR("was", ROUTE_MODE_WORDS[f->serving.route.mode]),
                  LOG_STR("policy", ROUTE_POLICY_WORDS[fresh.route.policy]));
-        warn_of_shared(&fresh.route, &f->serving.route);
+        shared_cache_warn(&fresh.route, &f->serving.route);
         apply_route(f, &fresh.route);
         apply_admission(f, rules);
         tracking_free(f->serving.tracking);
@@ -666,7 +654,7 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     if (r < 0)
         return r;
     name_idle(conf);
-    warn_of_shared(&conf->route, NULL);
+    shared_cache_warn(&conf->route, NULL);
     log_info(&LG, "serving", LOG_STR("host", conf->http_host), LOG_U64("port", frontend_port(f)),
              LOG_STR("mode", ROUTE_MODE_WORDS[conf->route.mode]),
              LOG_BOOL("kv_events", f->events != NULL), LOG_BOOL("tls", f->tls != NULL));

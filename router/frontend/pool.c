@@ -249,15 +249,6 @@ static size_t inhibited(struct pool *p, uint64_t *ret_ids, size_t cap)
     return n;
 }
 
-/* Looked up anew for every decision, as the index is. */
-static bool find_shared(struct pool *p, const struct route_request *q, struct shared_hits *ret)
-{
-    const struct route_conf *c = scheduler_conf(p->scheduler);
-
-    return p->shared && q->tokens && c->mode == ROUTE_KV && !c->load_aware &&
-           shared_cache_find(p->shared, q->tokens, q->n_tokens, ret);
-}
-
 static int route_around(struct pool *p, struct route_request *q, struct pool_avoid avoid,
                         struct route_decision *ret_decision, struct booking **ret_booking)
 {
@@ -266,7 +257,8 @@ static int route_around(struct pool *p, struct route_request *q, struct pool_avo
     struct shared_hits hits;
     int r;
 
-    q->shared = find_shared(p, q, &hits) ? &hits : NULL;
+    q->shared =
+        shared_cache_ask(p->shared, scheduler_conf(p->scheduler), q->tokens, q->n_tokens, &hits);
     ret_decision->shared_ns = clock_now_ns() - start;
     if (avoid.n > AVOID_MAX)
         ids = many = xreallocarray(NULL, avoid.n + AVOID_MAX, sizeof(ids[0]));

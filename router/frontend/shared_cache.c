@@ -5,6 +5,8 @@
 #include "lib/base/map64.h"
 #include "lib/net/zmq_link.h"
 #include "router/discovery/card.h"
+#include "router/sched/policy.h"
+#include "router/sched/route_conf.h"
 
 /* Where users of the reference look for it. */
 static const struct log_target LG = {"dynamo_llm::kv_router::shared_cache"};
@@ -212,6 +214,34 @@ bool shared_cache_find(struct shared_cache *c, const uint32_t *tokens, size_t n_
         return false;
     shared_pages_find(c->pages, tokens, n_tokens, ret);
     return true;
+}
+
+bool shared_cache_is_asked(const struct shared_cache *c, const struct route_conf *conf)
+{
+    return c && conf->shared_cache != SHARED_CACHE_NONE && conf->mode == ROUTE_KV &&
+           !conf->load_aware && conf->overlap_credit > 0;
+}
+
+const struct shared_hits *shared_cache_ask(struct shared_cache *c, const struct route_conf *conf,
+                                           const uint32_t *tokens, size_t n_tokens,
+                                           struct shared_hits *ret)
+{
+    if (!tokens || !shared_cache_is_asked(c, conf))
+        return NULL;
+    return shared_cache_find(c, tokens, n_tokens, ret) ? ret : NULL;
+}
+
+/* Events are followed all the same: with the next flip what they tell may count, and what was stored before
+ * nobody tells again. */
+void shared_cache_warn(const struct route_conf *now, const struct route_conf *was)
+{
+    const char *why = policy_ignores_shared(now), *before = was ? policy_ignores_shared(was) : NULL;
+
+    if (why && !(before && strcmp(why, before) == 0))
+        log_warn(&LG,
+                 "the shared cache is followed and counts for nothing: "
+                 "only mode kv with policy dynamo-1.x counts it",
+                 LOG_STR("ignored_by", why));
 }
 
 struct shared_cache_stats shared_cache_stats(const struct shared_cache *c)

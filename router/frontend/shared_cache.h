@@ -16,6 +16,7 @@
 
 struct card_hicache;
 struct loop;
+struct route_conf;
 struct shared_cache;
 
 /* @endpoint goes before what cards say; NULL = none. Copies. Off at first. */
@@ -31,6 +32,17 @@ void shared_cache_remove_worker(struct shared_cache *c, uint64_t id);
 /* False when there is no cache to look at. *ret is borrowed until the next look-up. */
 bool shared_cache_find(struct shared_cache *c, const uint32_t *tokens, size_t n_tokens,
                        struct shared_hits *ret);
+
+/* Whether decisions by @conf look at it; @c may be NULL. */
+bool shared_cache_is_asked(const struct shared_cache *c, const struct route_conf *conf);
+/* For one of them: @ret, or NULL where nothing is looked at or there. Every decision asks anew, as it does
+ * the index. @tokens NULL: the prompt is not to be looked up. */
+const struct shared_hits *shared_cache_ask(struct shared_cache *c, const struct route_conf *conf,
+                                           const uint32_t *tokens, size_t n_tokens,
+                                           struct shared_hits *ret);
+/* Tells the log when what @now follows counts for nothing; @was: what was in force before, of which was
+ * told, NULL at the start. */
+void shared_cache_warn(const struct route_conf *now, const struct route_conf *was);
 
 struct shared_cache_stats {
     size_t objects;

@@ -7,6 +7,7 @@
 #include "lib/net/loop_test.h"
 #include "lib/net/zmq_link.h"
 #include "router/discovery/card.h"
+#include "router/sched/route_conf.h"
 #include "router/wire/mooncake_event.h"
 
 enum { BLOCK_SIZE = 4 };
@@ -191,10 +192,34 @@ static void a_given_endpoint_goes_first(void **state)
     assert_int_equal(found(g), 0);
 }
 
+static void decisions_that_count_it_ask(void **state)
+{
+    struct rig *g = *state;
+    const struct route_conf counts = {
+        .mode = ROUTE_KV, .shared_cache = SHARED_CACHE_HICACHE, .overlap_credit = 1};
+    struct route_conf not [4] = {counts, counts, counts, counts};
+    struct shared_hits h;
+
+    not [0].mode = ROUTE_RANDOM;
+    not [1].shared_cache = SHARED_CACHE_NONE;
+    not [2].overlap_credit = 0;
+    not [3].load_aware = true;
+    shared_cache_switch(g->cache, true);
+    assert_null(shared_cache_ask(g->cache, &counts, TOKENS, ARRAY_LEN(TOKENS), &h));
+    assert_true(shared_cache_is_asked(g->cache, &counts)); /* though nothing is there */
+    shared_cache_put_worker(g->cache, 1, &g->says);
+    assert_ptr_equal(shared_cache_ask(g->cache, &counts, TOKENS, ARRAY_LEN(TOKENS), &h), &h);
+    assert_null(shared_cache_ask(g->cache, &counts, NULL, 0, &h));
+    assert_null(shared_cache_ask(NULL, &counts, TOKENS, ARRAY_LEN(TOKENS), &h));
+    for (size_t i = 0; i < ARRAY_LEN(not ); i++)
+        assert_null(shared_cache_ask(g->cache, &not [i], TOKENS, ARRAY_LEN(TOKENS), &h));
+}
+
 #define E(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
 {
     return TEST_RUN(E(is_followed_while_it_is_on), E(workers_must_agree),
-                    E(odd_workers_are_left_alone), E(a_given_endpoint_goes_first));
+                    E(odd_workers_are_left_alone), E(decisions_that_count_it_ask),
+                    E(a_given_endpoint_goes_first));
 }

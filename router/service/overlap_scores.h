@@ -9,8 +9,15 @@
 #include <stdint.h>
 
 #include "lib/base/json_put.h"
+#include "router/kv/shared_pages.h"
 #include "router/sched/route_decision.h"
+
+/* What is told of the cache that the workers share. */
+struct overlap_shared {
+    bool enabled;                   /* there may be one */
+    const struct shared_hits *hits; /* by which @d was made; NULL = none */
+};
 
 /* One object: a row for each candidate of @d, blocks counted from the start of the prompt. */
 void overlap_scores_put(struct json_put *j, uint32_t block_size, size_t n_blocks,
-                        const struct route_decision *d);
+                        const struct overlap_shared *shared, const struct route_decision *d);

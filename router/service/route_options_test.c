@@ -66,8 +66,9 @@ static void test_takes_the_flags_of_both_generations(void **state)
              ARGS(WORD("--endpoint=dyn://w.backend.generate"), WORD("--router-block-size=16"),
                   WORD("--no-router-kv-events"), WORD("--router-ttl-secs=5"),
                   WORD("--no-track-active-blocks"), WORD("--track-output-blocks"),
-                  WORD("--kv-overlap-score-weight=2.5")),
-             8),
+                  WORD("--kv-overlap-score-weight=2.5"), WORD("--shared-cache-type=hicache"),
+                  WORD("--shared-cache-multiplier=0.25")),
+             10),
         0);
     assert_string_equal(o.ns, "graph");
     assert_string_equal(o.worker_ns, "w-v2");
@@ -78,6 +79,8 @@ static void test_takes_the_flags_of_both_generations(void **state)
     assert_false(o.base.route.track_active_blocks);
     assert_true(o.base.route.track_output_blocks);
     assert_true(o.base.route.overlap_weight == 2.5);
+    assert_int_equal(o.base.route.shared_cache, SHARED_CACHE_HICACHE);
+    assert_true(o.base.route.shared_weight == 0.25);
     done(&o);
 }
 

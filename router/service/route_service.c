@@ -15,6 +15,7 @@
 #include "router/frontend/discovery_store.h"
 #include "router/frontend/explain.h"
 #include "router/frontend/indexes.h"
+#include "router/frontend/shared_cache.h"
 #include "router/sched/scheduler.h"
 #include "router/service/program.h"
 #include "router/service/route_options.h"
@@ -56,6 +57,9 @@ struct route_service {
     struct admission_rules *rules;
     struct admission_metrics queue_metrics;
     struct metric *workers;
+    struct {
+        struct metric *objects, *errors;
+    } shared;
     char *addresses[ARRAY_LEN(ENDPOINTS)];
     bool registered;
     struct timer *linger, *deadline;
@@ -89,6 +93,7 @@ static void put_worker(struct route_service *s, const struct worker *w, bool is_
     s->pool.card_migration_limit = card->migration_limit;
     if (!scheduler_put_worker(s->pool.scheduler, &info))
         log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
+    shared_cache_put_worker(s->pool.shared, w->id, &card->hicache);
     metric_set(s->workers, (double)scheduler_workers(s->pool.scheduler));
     admission_wake(s->pool.admission);
     if (s->feed)
@@ -119,6 +124,7 @@ static void remove_worker(struct route_service *s, const struct worker *w)
         kv_feed_remove_worker(s->feed, w->id);
     plane_client_forget(s->pool.plane, str_from(w->address));
     scheduler_remove_worker(s->pool.scheduler, w->id);
+    shared_cache_remove_worker(s->pool.shared, w->id);
     admission_wake(s->pool.admission);
     if (map64_remove(&s->pool.addresses, w->id, &address))
         free((char *)(uintptr_t)address);
@@ -399,7 +405,10 @@ static bool is_ready(void *arg)
 
 static void measure(void *arg)
 {
-    (void)arg;
+    struct route_service *s = arg;
+
+    metric_set(s->shared.objects, (double)shared_cache_stats(s->pool.shared).objects);
+    metric_add(s->shared.errors, (double)shared_cache_take_errors(s->pool.shared));
 }
 
 static struct metric *series(struct route_service *s, const char *name, const char *help,
@@ -428,6 +437,10 @@ static void init_metrics(struct route_service *s)
         series(s, "commutator_router_migrations_total",
                "Requests whose worker was lost and another went on", METRIC_COUNTER);
     s->workers = series(s, "commutator_router_workers", "Workers known", METRIC_GAUGE);
+    s->shared.objects = series(s, "commutator_router_shared_cache_objects",
+                               "Objects known of the cache that the workers share", METRIC_GAUGE);
+    s->shared.errors = series(s, "dynamo_router_shared_cache_errors_total",
+                              "Events of shared caches that were no good", METRIC_COUNTER);
 }
 
 static int start_system(struct route_service *s, struct err *e)
@@ -488,6 +501,16 @@ static int start_queue(struct route_service *s, struct err *e)
     return 0;
 }
 
+static void start_shared(struct route_service *s)
+{
+    const struct frontend_conf *c = &s->o->base;
+
+    s->pool.shared =
+        shared_cache_new(s->loop, s->o->component, (uint32_t)s->o->block_size, c->mooncake_events);
+    shared_cache_switch(s->pool.shared, c->route.shared_cache != SHARED_CACHE_NONE);
+    shared_cache_warn(&c->route, NULL);
+}
+
 int route_service_start(struct route_service **ret, struct loop *l, const struct route_options *o,
                         struct err *e)
 {
@@ -508,6 +531,7 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
     s->linger = timer_new(l, on_linger, s);
     s->deadline = timer_new(l, on_deadline, s);
     init_metrics(s);
+    start_shared(s);
     s->pool.model = o->component;
     s->pool.ns = o->worker_ns;
     explain = explain_conf_of(&o->base, l, s->metrics);
@@ -584,6 +608,7 @@ struct route_service *route_service_free(struct route_service *s)
     admission_free(s->pool.admission);
     admission_rules_free(s->rules);
     scheduler_free(s->pool.scheduler);
+    shared_cache_free(s->pool.shared);
     free(s->pool.served);
     tracking_free(s->pool.tracking);
     for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++)

@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "router/frontend/admission.h"
 #include "router/frontend/explain.h"
+#include "router/frontend/shared_cache.h"
 #include "router/kv/block_hash.h"
 #include "router/sched/scheduler.h"
 #include "router/kv/tracking_hash.h"
@@ -133,6 +134,14 @@ static struct route_request query(const struct route_stream *s)
                                   .random = random_u64()};
 }
 
+static const struct shared_hits *ask_shared(const struct route_stream *s, struct shared_hits *ret)
+{
+    const struct route_pool *p = s->pool;
+
+    return shared_cache_ask(p->shared, scheduler_conf(p->scheduler),
+                            s->in.salted ? NULL : s->in.tokens, s->in.n_tokens, ret);
+}
+
 static void note_decision(struct route_stream *s, const struct route_request *q, int result)
 {
     const struct route_pool *p = s->pool;
@@ -192,9 +201,11 @@ static void write_placement(const struct route_stream *s)
 static int route(struct route_stream *s, bool query_only)
 {
     struct route_request q = query(s);
+    struct shared_hits hits;
     int r;
 
     q.query_only = query_only;
+    q.shared = ask_shared(s, &hits);
     r = scheduler_route(s->pool->scheduler, &q, &s->decision, &s->booking);
     note_decision(s, &q, r);
     if (r == 0)
@@ -663,6 +674,14 @@ void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
         look_up(s, tell_best_worker);
 }
 
+static bool wants_shared(const struct route_stream *s)
+{
+    const struct opt_bool *wanted = &s->in.include_shared;
+
+    return (!wanted->set || wanted->v) &&
+           shared_cache_is_asked(s->pool->shared, scheduler_conf(s->pool->scheduler));
+}
+
 /* No decision, and none is noted. */
 static void tell_overlap_scores(struct route_stream *s)
 {
@@ -670,12 +689,16 @@ static void tell_overlap_scores(struct route_stream *s)
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct json_put j = json_put_on(&out);
     struct route_request q = query(s);
+    struct overlap_shared shared = {.enabled = wants_shared(s)};
+    struct shared_hits hits;
     int r;
 
+    if (shared.enabled)
+        q.shared = shared.hits = ask_shared(s, &hits);
     q.query_only = true;
     r = scheduler_route(p->scheduler, &q, &s->decision, &s->booking);
     (void)r;
-    overlap_scores_put(&j, scheduler_block_size(p->scheduler), s->n_blocks, &s->decision);
+    overlap_scores_put(&j, scheduler_block_size(p->scheduler), s->n_blocks, &shared, &s->decision);
     answer(s, buf_str(&out));
 }
 

@@ -29,6 +29,7 @@ struct plane_client;
 struct plane_request;
 struct remote_index;
 struct scheduler;
+struct shared_cache;
 struct tracking_key;
 
 /* What the requests of one router share. */
@@ -42,6 +43,7 @@ struct route_pool {
     const char *ns;                /* of the workers */
     char *served;                  /* the model's name in discovery; NULL = not known yet */
     struct remote_index *remote;   /* where the index is kept; NULL = here */
+    struct shared_cache *shared;   /* that the workers may have in common; NULL = none */
     struct tracking_key *tracking; /* names blocks of bookings; NULL = public identities */
     struct map64 addresses;        /* worker id -> text owned by the pool */
     struct list streams;

@@ -18,6 +18,9 @@ static const struct field ROUTING[] = {
     {"expected_output_tokens", FIELD_U32, AT(expected_output_tokens)},
     {"enable_local_updates", FIELD_BOOL, AT(enable_local_updates)},
 };
+static const struct field QUESTION[] = {
+    {"include_shared", FIELD_BOOL, AT(include_shared)},
+};
 static const struct field STOP[] = {
     {"max_tokens", FIELD_U64, AT(max_tokens)},
     {"min_tokens", FIELD_U64, AT(min_tokens)},
@@ -167,7 +170,7 @@ static void pull_member(struct arena *a, struct json_pull *p, struct str key,
         rq->immovable |= pull_has(p, "guided_decoding");
     else if (str_is(key, "prefill_result") || str_is(key, "bootstrap_info"))
         pull_binding(p, rq);
-    else if (!pull_naming(p, key, nm))
+    else if (!pull_naming(p, key, nm) && !fields_pull(p, key, QUESTION, ARRAY_LEN(QUESTION), rq))
         skip_pull(p);
 }
 
@@ -194,6 +197,7 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
     if (rq.n_tokens == 0 || rq.n_tokens > UINT32_MAX)
         return err_set(e, -EINVAL, "token_ids is missing or empty");
     rq.hash_seed = block_hash_seed(nm.lora_name, nm.cache);
+    rq.salted = nm.cache.len > 0;
     *ret = rq;
     return 0;
 }

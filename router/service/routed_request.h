@@ -27,7 +27,9 @@ struct routed_request {
     size_t n_tokens;
     uint64_t hash_seed; /* of its blocks: an adapter's, or that of a cache of its own */
     struct opt_u64 backend_instance_id, dp_rank, expected_output_tokens; /* of `routing` */
+    bool salted; /* a cache of its own: what all workers share is of no use to it */
     struct opt_bool enable_local_updates;
+    struct opt_bool include_shared;             /* of a question; unset = yes */
     struct opt_f64 overlap_weight, temperature; /* of `router_config_override` */
     struct str routing;                         /* the object's text; empty when absent or null */
     struct str stop_conditions;                 /* likewise */

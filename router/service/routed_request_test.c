@@ -34,8 +34,13 @@ static void test_reads_what_routing_needs(void **state)
     assert_true(rq.temperature.set && rq.temperature.v == 0.5);
     assert_false(rq.overlap_weight.set);
 
+    assert_int_equal(parse(a, "{\"token_ids\":[1],\"include_shared\":false}", &rq), 0);
+    assert_true(rq.include_shared.set && !rq.include_shared.v);
+    assert_true(parse(a, "{\"token_ids\":[1],\"include_shared\":0}", &rq) < 0);
+
     assert_int_equal(parse(a, "[1,2,3]", &rq), 0);
     assert_int_equal(rq.n_tokens, 3);
+    assert_false(rq.include_shared.set);
     assert_int_equal(rq.routing.len, 0);
 }
 
@@ -58,6 +63,7 @@ static void test_what_names_the_blocks(void **state)
         assert_int_equal(parse(a, cases[i].json, &rq), 0);
         assert_true(rq.hash_seed ==
                     block_hash_seed(str_from(cases[i].lora), str_from(cases[i].cache)));
+        assert_int_equal(rq.salted, *cases[i].cache != 0);
     }
 }
 

@@ -595,12 +595,14 @@ int select_potential_loads(void *state, struct rest_call *c)
 int select_overlap_scores(void *state, struct rest_call *c)
 {
     AUTO(choice_done) struct choice ch = {.s = state, .c = c, .only_looks = true};
+    const struct overlap_shared shared = {.enabled =
+                                              false}; /* it knows no cards that would tell of one */
     int status = read_choice(&ch);
 
     if (status == 0)
         status = decide(&ch, NULL, true);
     if (status)
         return status;
-    overlap_scores_put(&c->json, ch.group->block_size, ch.prompt.n_blocks, &ch.decision);
+    overlap_scores_put(&c->json, ch.group->block_size, ch.prompt.n_blocks, &shared, &ch.decision);
     return 200;
 }
