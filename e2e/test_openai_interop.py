@@ -31,10 +31,10 @@ class Front:
     def __init__(self, port):
         self.port = port
 
-    def ask(self, path, body):
+    def ask(self, path, body, headers=()):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
-                           {"content-type": "application/json"})
+                           {"content-type": "application/json", **dict(headers)})
         response = connection.getresponse()
         return response.status, response.read().decode()
 
@@ -485,9 +485,16 @@ def test_how_a_prompt_ends(rig):
 def told(body):
     """What a worker is told beside the prompt, without what is null or for the parsers of 1.6.1 alone."""
     extra = {k: v for k, v in (body.get("extra_args") or {}).items() if k in ("nvext", "sampling_options")}
-    routing = {"cache_salt": (body.get("routing") or {}).get("cache_salt")}
-    return without_null({**{k: body.get(k) for k in ("stop_conditions", "sampling_options", "output_options", "mm_processor_kwargs")},
-                         "extra_args": extra or None, "routing": routing})
+    kinds = "stop_conditions", "sampling_options", "output_options", "mm_processor_kwargs", "router", "routing", "token_ids"
+    return without_null({**{k: body.get(k) or None for k in kinds}, "extra_args": extra or None})
+
+
+HINTS = [{"priority": 1, "latency_sensitivity": 2.5}, {"priority": -3}, {"latency_sensitivity": -2.5}, {"strict_priority": 3, "osl": 5}]
+NVEXT = [*({"agent_hints": hints} for hints in HINTS), {"router": {"ttft_target": 0, "itl_target": 20.5}}, {"router": {"ttft_target": 5, "itl_target": None}},
+         {"routing_constraints": {"preferred_taints": {"b": 1, "a": 2.5}}}, {"prefill_dp_rank": 1}, {"token_data": [1, 2]},
+         {"extra_fields": ["completion_token_ids"], "cache_salt": "s", "token_data": [1]}]
+HEADERS = [{"x-dynamo-request-priority": "-4", "x-dynamo-request-strict-priority": "1"}, {"x-dynamo-request-priority": "4"},
+           {"x-dynamo-prefill-dp-rank": "2"}]
 
 
 def test_what_workers_of_1_x_are_told(rig):
@@ -495,8 +502,8 @@ def test_what_workers_of_1_x_are_told(rig):
     rig.says(["hi", ""])
     theirs, ours = rig.reference(NEWEST), rig.ours()
     plain = None
-    for more in ({}, {"stop_token_ids": [5, 6]}, {"stop": [5], "stop_token_ids": [7]}, {"stop_token_ids": [7], "stop": [5]},
-                 {"stop_token_ids": [5], "ignore_eos": True}, {"stop_token_ids": []}, {"allowed_token_ids": [5, 6]},
+    for more in ({}, *({"nvext": nvext} for nvext in NVEXT), {"stop_token_ids": [5, 6]}, {"stop": [5], "stop_token_ids": [7]},
+                 {"stop_token_ids": [7], "stop": [5]}, {"stop_token_ids": [5], "ignore_eos": True}, {"stop_token_ids": []}, {"allowed_token_ids": [5, 6]},
                  {"cache_salt": "a"}, {"cache_salt": "a", "nvext": {"cache_salt": "b"}}, {"prompt_logprobs": 2},
                  {"cache_salt": "a", "allowed_token_ids": [5]}, {"mm_processor_kwargs": {"a": [1, {"b": "c"}]}}):
         bodies = []
@@ -506,6 +513,13 @@ def test_what_workers_of_1_x_are_told(rig):
         assert bodies[0] == bodies[1], more
         plain = plain or bodies[1]
         assert (bodies[1] != plain) == bool(more), more
+    for headers in HEADERS:
+        for more in ({}, {"nvext": NVEXT[0]}):
+            bodies = []
+            for front in (theirs, ours):
+                assert front.ask(CHAT, {"model": MODEL, "max_tokens": 50, **GOOD, **more}, headers)[0] == 200
+                bodies.append(told(rig.worker.bodies[-1]))
+            assert bodies[0] == bodies[1] != plain, (headers, more)
 
 
 @pytest.mark.parametrize("more", [{"stop_token_ids": [302]}, {"stop": [302]}, {"stop_token_ids": [302], "min_tokens": 10},

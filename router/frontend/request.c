@@ -213,10 +213,11 @@ static void prompt_made(void *arg)
     run(rq);
 }
 
-/* The prompt as ids, when it came so: instead of a text, or beside it for a worker that is named. */
+/* The prompt as ids, when it came so: instead of a text or beside it, which 0.9.0 heeds where the worker
+ * is named too. */
 static bool take_ids(struct request *rq)
 {
-    bool told = rq->pinned && rq->in.n_token_data > 0;
+    bool told = rq->in.n_token_data > 0 && (rq->pinned || model_is_of_1(rq->m));
     const uint32_t *ids = told ? rq->in.token_data : rq->in.prompt.ids;
     size_t n = told ? rq->in.n_token_data : rq->in.prompt.n_ids;
 
@@ -592,7 +593,10 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
         .mdc_sum = str_from(rq->m->card->mdc_sum),
         .annotations = in->annotations,
         .n_annotations = in->n_annotations,
-        .has_routing = in->has_nvext || in->cache_salt.len || rq->m->card->lora_name,
+        .has_routing = in->has_nvext || in->cache_salt.len || rq->m->card->lora_name ||
+                       in->priority.set || in->strict_priority.set || in->prefill_dp_rank.set,
+        .has_targets = in->has_targets,
+        .targets = {in->ttft_target_ms, in->itl_target_ms},
         .extra_args_json = in->extra_args_json,
         .mm_processor_kwargs_json = in->mm_processor_kwargs_json,
     };
@@ -617,7 +621,12 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
                                            .enable_local_updates = in->enable_local_updates,
                                            .expected_output_tokens = in->expected_output_tokens,
                                            .lora_name = str_from(rq->m->card->lora_name),
-                                           .cache_salt = in->cache_salt};
+                                           .cache_salt = in->cache_salt,
+                                           .constraints_json = in->constraints_json,
+                                           .prefill_dp_rank = in->prefill_dp_rank,
+                                           .strict_priority = in->strict_priority,
+                                           .priority_jump = in->latency_sensitivity,
+                                           .priority = in->priority};
 }
 
 /* Tells a decode worker that has prefill workers beside it to compute this prompt itself. */

@@ -127,7 +127,8 @@ static void on_failed(void *arg)
 static void pin(const struct request *rq, const struct pool *pool, struct route_request *q)
 {
     if (rq->in.prefill_worker_id.set)
-        q->pin.worker_id = rq->in.prefill_worker_id.v;
+        q->pin =
+            (struct worker_rank){rq->in.prefill_worker_id.v, (uint32_t)rq->in.prefill_dp_rank.v};
     else if (rq->pinned && pool_worker(pool, rq->pin))
         q->pin.worker_id = rq->pin;
     else

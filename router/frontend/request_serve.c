@@ -48,6 +48,9 @@ static void choose_pin(struct request *rq)
         rq->pin_rank = (uint32_t)rank;
     if (header_u64(rq->x, "x-prefill-instance-id", "x-dynamo-prefill-instance-id", &prefill))
         rq->in.prefill_worker_id = OPT_U64(prefill);
+    if (header_u64(rq->x, "x-prefill-dp-rank", "x-dynamo-prefill-dp-rank", &rank) &&
+        rank <= UINT32_MAX)
+        rq->in.prefill_dp_rank = OPT_U64(rank);
     if (!rq->pinned && rq->in.backend_instance_id.set) {
         rq->pinned = true;
         rq->pin = rq->in.backend_instance_id.v;
@@ -69,25 +72,27 @@ static bool choose_priority(struct request *rq, struct api_error *e)
     static const char jump[] = "x-dynamo-request-priority",
                       strict[] = "x-dynamo-request-strict-priority";
     const struct http1_request *head = http_request(rq->x);
-    const struct openai_request *in = &rq->in;
+    struct openai_request *in = &rq->in;
     struct str jump_text = http1_header_get(head, jump);
     struct str strict_text = http1_header_get(head, strict);
-    uint64_t tier = in->strict_priority.set ? in->strict_priority.v : 0;
-    double seconds = in->latency_sensitivity.set ? in->latency_sensitivity.v : 0;
+    uint64_t tier;
     int64_t v;
 
-    if (in->priority.set)
-        seconds = (double)in->priority.v;
     if (jump_text.len) {
         if (!str_parse_i64(jump_text, &v))
             return api_fail(e, 400, jump, "Validation: header %s: expected a whole number", jump);
-        seconds = (double)v;
+        in->priority = OPT_I64(v);
     }
-    if (strict_text.len && (!str_parse_u64(strict_text, &tier) || tier > UINT32_MAX))
-        return api_fail(e, 400, strict, "Validation: header %s: expected a number of 32 bits",
-                        strict);
-    rq->ticket.jump_s = MAX(seconds, 0.0);
-    rq->ticket.strict_priority = (uint32_t)tier;
+    if (strict_text.len) {
+        if (!str_parse_u64(strict_text, &tier) || tier > UINT32_MAX)
+            return api_fail(e, 400, strict, "Validation: header %s: expected a number of 32 bits",
+                            strict);
+        in->strict_priority = OPT_U64(tier);
+    }
+    if (in->priority.set) /* as 1.6.1 tells workers, too */
+        in->latency_sensitivity = OPT_F64(MAX((double)in->priority.v, 0.0));
+    rq->ticket.jump_s = in->latency_sensitivity.set ? MAX(in->latency_sensitivity.v, 0.0) : 0;
+    rq->ticket.strict_priority = in->strict_priority.set ? (uint32_t)in->strict_priority.v : 0;
     rq->ticket.wanted = http1_header_get(head, "x-dynamo-meta-policy-class");
     return true;
 }

@@ -7,9 +7,6 @@
 enum {
     STOP_MAX = 128,
     LIST_MAX = 1024,
-    TAINTS_MAX = 64,
-    TAINT_WEIGHT_MAX = 1000,
-    PROMPT_IDS_MAX = 1 << 22
 };
 
 /* --- keys --------------------------------------------------------------------------------------
@@ -44,28 +41,6 @@ static bool key_template_args(struct openai_reader *rd, const char *key)
     return openai_read_tree(rd, key, JSON_KIND_OBJECT, &rd->r->template_args);
 }
 
-static bool read_ids(struct openai_reader *rd, const char *key, uint32_t **ret_ids, size_t *ret_n)
-{
-    struct buf ids = BUF_NULL;
-    bool ok = true;
-
-    while (ok && json_pull_element(&rd->p)) {
-        uint64_t id;
-        uint32_t narrow;
-
-        ok = json_pull_u64(&rd->p, &id) && id <= UINT32_MAX &&
-             ids.len < PROMPT_IDS_MAX * sizeof(narrow);
-        narrow = ok ? (uint32_t)id : 0;
-        buf_put(&ids, &narrow, sizeof(narrow));
-    }
-    *ret_n = ids.len / sizeof(uint32_t);
-    *ret_ids = arena_alloc(rd->arena, ids.len);
-    if (ids.len)
-        memcpy(*ret_ids, buf_data(&ids), ids.len);
-    buf_done(&ids);
-    return ok ? true : openai_wrong_type(rd, key, "token ids between 0 and 4294967295");
-}
-
 static struct openai_prompt *add_prompt(struct openai_reader *rd)
 {
     struct openai_request *r = rd->r;
@@ -92,7 +67,7 @@ static bool read_prompt_ids(struct openai_reader *rd, const char *key)
 
     if (p)
         p->is_ids = true;
-    return p && read_ids(rd, key, &p->ids, &p->n_ids);
+    return p && openai_read_ids(rd, key, &p->ids, &p->n_ids);
 }
 
 static bool read_prompt_text(struct openai_reader *rd, const char *key)
@@ -160,7 +135,7 @@ static bool read_stop_ids(struct openai_reader *rd, const char *key)
 {
     uint32_t *ids;
 
-    if (!read_ids(rd, key, &ids, &rd->r->stop.n_ids))
+    if (!openai_read_ids(rd, key, &ids, &rd->r->stop.n_ids))
         return false;
     rd->r->stop.ids = ids;
     return rd->r->stop.n_ids <= LIST_MAX
@@ -476,7 +451,8 @@ static bool key_allowed_ids(struct openai_reader *rd, const char *key)
     size_t n;
 
     return openai_expect(rd, key, JSON_KIND_ARRAY, "an array") && json_pull_array(&rd->p) &&
-           read_ids(rd, key, &ids, &n) && json_pull_skip(&ahead, &rd->r->allowed_token_ids_json);
+           openai_read_ids(rd, key, &ids, &n) &&
+           json_pull_skip(&ahead, &rd->r->allowed_token_ids_json);
 }
 
 static bool key_media_args(struct openai_reader *rd, const char *key)
@@ -497,171 +473,6 @@ static bool key_ignored(struct openai_reader *rd, const char *key)
     (void)key;
     json_pull_skip(&rd->p, NULL);
     return true;
-}
-
-/* --- nvext -------------------------------------------------------------------------------------
- */
-
-static bool nvext_u64(struct openai_reader *rd, struct str name, bool *ret_known)
-{
-    struct openai_request *r = rd->r;
-    const struct {
-        const char *name;
-        struct opt_u64 *at;
-    } keys[] = {{"backend_instance_id", &r->backend_instance_id},
-                {"prefill_worker_id", &r->prefill_worker_id},
-                {"decode_worker_id", &r->decode_worker_id},
-                {"expected_output_tokens", &r->expected_output_tokens},
-                {"max_thinking_tokens", &r->stop.max_thinking_tokens}};
-
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        if (str_is(name, keys[i].name)) {
-            *ret_known = true;
-            return json_pull_null(&rd->p) ||
-                   openai_read_u64(rd, keys[i].name, UINT64_MAX, keys[i].at);
-        }
-    }
-    *ret_known = false;
-    return true;
-}
-
-static bool nvext_list(struct openai_reader *rd, struct str name)
-{
-    struct openai_request *r = rd->r;
-    struct str *fields;
-    size_t n;
-
-    if (!openai_expect(rd, str_is(name, "annotations") ? "annotations" : "extra_fields",
-                       JSON_KIND_ARRAY, "an array of strings"))
-        return false;
-    if (str_is(name, "annotations")) {
-        if (!openai_read_strings(rd, "annotations", LIST_MAX, &r->annotations, &r->n_annotations))
-            return false;
-        for (size_t i = 0; i < r->n_annotations; i++) {
-            r->wants_worker |= str_is(r->annotations[i], "query_instance_id");
-            r->wants_timing |= str_is(r->annotations[i], "query_instance_id");
-            r->query_only |= str_starts(r->annotations[i], STR("query_instance_id:"));
-            r->tell_id |= str_is(r->annotations[i], "request_id");
-            r->tell_prompt |= str_is(r->annotations[i], "formatted_prompt");
-            r->tell_tokens |= str_is(r->annotations[i], "token_ids");
-        }
-        return true;
-    }
-    if (!openai_read_strings(rd, "extra_fields", LIST_MAX, &fields, &n))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        r->wants_worker |= str_is(fields[i], "worker_id");
-        r->wants_timing |= str_is(fields[i], "timing");
-        r->wants_ids |= str_is(fields[i], "completion_token_ids");
-        r->wants_prompt_ids |= str_is(fields[i], "prompt_token_ids");
-    }
-    return true;
-}
-
-static bool nvext_hints(struct openai_reader *rd, struct openai_request *r)
-{
-    struct str name;
-    bool ok =
-        openai_expect(rd, "agent_hints", JSON_KIND_OBJECT, "an object") && json_pull_object(&rd->p);
-
-    while (ok && json_pull_key(&rd->p, &name)) {
-        if (json_pull_null(&rd->p))
-            continue;
-        if (str_is(name, "priority"))
-            ok = openai_read_i64(rd, "priority", &r->priority);
-        else if (str_is(name, "strict_priority"))
-            ok = openai_read_u64(rd, "strict_priority", UINT32_MAX, &r->strict_priority);
-        else if (str_is(name, "latency_sensitivity"))
-            ok = openai_read_f64(rd, "latency_sensitivity", -1e9, 1e9, &r->latency_sensitivity);
-        else if (str_is(name, "osl"))
-            ok = openai_read_u64(rd, "osl", UINT32_MAX, &r->expected_output_tokens);
-        else
-            json_pull_skip(&rd->p, NULL);
-    }
-    return ok;
-}
-
-/* {"taint": weight, …} */
-static bool preferred_taints(struct openai_reader *rd)
-{
-    static const char key[] = "preferred_taints";
-    struct openai_request *r = rd->r;
-    struct opt_f64 weight;
-    struct str name;
-
-    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
-        return false;
-    r->preferred_taints = arena_alloc(rd->arena, TAINTS_MAX * sizeof(*r->preferred_taints));
-    while (json_pull_key(&rd->p, &name)) {
-        if (r->n_preferred_taints == TAINTS_MAX)
-            return api_fail(rd->e, 400, key, "Validation: %s has more than %d entries", key,
-                            TAINTS_MAX);
-        if (!openai_read_f64(rd, key, -TAINT_WEIGHT_MAX, TAINT_WEIGHT_MAX, &weight))
-            return false;
-        r->preferred_taints[r->n_preferred_taints++] = (struct route_taint){name, weight.v};
-    }
-    return true;
-}
-
-static bool routing_constraints(struct openai_reader *rd)
-{
-    struct openai_request *r = rd->r;
-    struct str name;
-    bool ok = true;
-
-    if (!openai_expect(rd, "routing_constraints", JSON_KIND_OBJECT, "an object") ||
-        !json_pull_object(&rd->p))
-        return false;
-    while (ok && json_pull_key(&rd->p, &name)) {
-        if (json_pull_null(&rd->p))
-            continue;
-        if (str_is(name, "required_taints"))
-            ok = openai_read_strings(rd, "required_taints", TAINTS_MAX, &r->required_taints,
-                                     &r->n_required_taints);
-        else if (str_is(name, "preferred_taints"))
-            ok = preferred_taints(rd);
-        else
-            json_pull_skip(&rd->p, NULL);
-    }
-    return ok;
-}
-
-static bool key_nvext(struct openai_reader *rd, const char *key)
-{
-    struct openai_request *r = rd->r;
-    struct str name;
-    bool known, ok = true;
-
-    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
-        return false;
-    r->has_nvext = true;
-    while (ok && json_pull_key(&rd->p, &name)) {
-        ok = nvext_u64(rd, name, &known);
-        if (known || json_pull_null(&rd->p))
-            continue;
-        if (str_is(name, "annotations") || str_is(name, "extra_fields")) {
-            ok = nvext_list(rd, name);
-        } else if (str_is(name, "agent_hints")) {
-            ok = nvext_hints(rd, r);
-        } else if (str_is(name, "routing_constraints")) {
-            ok = routing_constraints(rd);
-        } else if (str_is(name, "token_data")) {
-            ok = openai_expect(rd, "token_data", JSON_KIND_ARRAY, "an array") &&
-                 json_pull_array(&rd->p) &&
-                 read_ids(rd, "token_data", &r->token_data, &r->n_token_data);
-        } else if (str_is(name, "cache_salt")) {
-            rd->has_salt_of_nvext = true;
-            ok = openai_read_string(rd, "cache_salt", &r->cache_salt);
-        } else if (str_is(name, "greed_sampling")) {
-            ok = openai_read_bool(rd, "greed_sampling", &r->greedy);
-        } else if (str_is(name, "enable_local_updates")) {
-            r->enable_local_updates.set = true;
-            ok = openai_read_bool(rd, "enable_local_updates", &r->enable_local_updates.v);
-        } else {
-            json_pull_skip(&rd->p, NULL);
-        }
-    }
-    return ok;
 }
 
 /* --- the table ---------------------------------------------------------------------------------
@@ -710,7 +521,7 @@ static const struct {
     {"continue_final_message", API_CHAT, key_prompt_end},
     {"chat_template_args", API_CHAT, key_template_args},
     {"chat_template_kwargs", API_CHAT, key_template_args},
-    {"nvext", API_CHAT | API_COMPLETIONS, key_nvext},
+    {"nvext", API_CHAT | API_COMPLETIONS, openai_read_nvext},
     {"response_format", API_CHAT, key_response_format},
     {"guided_json", API_CHAT | API_COMPLETIONS, key_guided_json},
     {"guided_regex", API_CHAT | API_COMPLETIONS, key_guided_text},

@@ -85,10 +85,14 @@ struct openai_request {
     struct opt_i64 priority;
     struct opt_f64 latency_sensitivity;
     struct opt_u64 strict_priority;
-    struct str *required_taints; /* routing_constraints */
+    struct opt_u64 prefill_dp_rank;
+    bool has_targets;
+    struct opt_f64 ttft_target_ms, itl_target_ms;   /* nvext.router */
+    struct str constraints_json, extra_fields_json; /* of nvext, as they came; empty = absent */
+    struct str *required_taints;                    /* routing_constraints */
     struct route_taint *preferred_taints;
     size_t n_required_taints, n_preferred_taints;
-    uint32_t *token_data; /* the prompt's ids, where the worker is named too */
+    uint32_t *token_data; /* the prompt's ids */
     size_t n_token_data;
     bool tell_id, tell_prompt, tell_tokens; /* annotations that are events of a stream */
     bool query_only;                        /* query_instance_id:…: who would be chosen? */

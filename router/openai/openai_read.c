@@ -5,6 +5,8 @@
 
 #include "lib/base/err.h"
 
+enum { PROMPT_IDS_MAX = 1 << 22 };
+
 /* --- values ------------------------------------------------------------------------------------
  */
 
@@ -163,4 +165,26 @@ bool openai_refuse_function_call(struct openai_reader *rd, const char *key)
         !str_starts(json_pull_member(value, "name"), STR("\"")))
         return openai_wrong_type(rd, key, "auto, none or the name of a function");
     return api_fail(rd->e, 501, key, "`%s` is not supported: use `tool_choice`", key);
+}
+
+bool openai_read_ids(struct openai_reader *rd, const char *key, uint32_t **ret_ids, size_t *ret_n)
+{
+    struct buf ids = BUF_NULL;
+    bool ok = true;
+
+    while (ok && json_pull_element(&rd->p)) {
+        uint64_t id;
+        uint32_t narrow;
+
+        ok = json_pull_u64(&rd->p, &id) && id <= UINT32_MAX &&
+             ids.len < PROMPT_IDS_MAX * sizeof(narrow);
+        narrow = ok ? (uint32_t)id : 0;
+        buf_put(&ids, &narrow, sizeof(narrow));
+    }
+    *ret_n = ids.len / sizeof(uint32_t);
+    *ret_ids = arena_alloc(rd->arena, ids.len);
+    if (ids.len)
+        memcpy(*ret_ids, buf_data(&ids), ids.len);
+    buf_done(&ids);
+    return ok ? true : openai_wrong_type(rd, key, "token ids between 0 and 4294967295");
 }

@@ -37,6 +37,9 @@ bool openai_read_tree(struct openai_reader *rd, const char *key, enum json_kind 
 /* A string or an array of at most @max strings. */
 bool openai_read_strings(struct openai_reader *rd, const char *key, size_t max, struct str **ret,
                          size_t *ret_n);
+/* The elements of the array that was just entered. */
+bool openai_read_ids(struct openai_reader *rd, const char *key, uint32_t **ret_ids, size_t *ret_n);
+bool openai_read_nvext(struct openai_reader *rd, const char *key);
 /* What came before tools: never taken, and told apart from what is malformed. */
 bool openai_refuse_functions(struct openai_reader *rd, const char *key);
 bool openai_refuse_function_call(struct openai_reader *rd, const char *key);

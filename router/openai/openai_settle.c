@@ -113,22 +113,37 @@ static void settle_thinking(struct openai_request *r)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
+static void put_nvext(struct json_put *j, const struct openai_request *r)
+{
+    json_put_key(j, "nvext");
+    json_put_object(j);
+    if (r->extra_fields_json.len) {
+        json_put_key(j, "extra_fields");
+        json_put_raw(j, r->extra_fields_json);
+    }
+    if (r->n_token_data) {
+        json_put_key(j, "token_in");
+        json_put_bool(j, true);
+    }
+    if (r->cache_salt.len) {
+        json_put_key(j, "cache_salt");
+        json_put_str(j, r->cache_salt);
+    }
+    json_put_object_end(j);
+}
+
 /* Where workers of 1.x look for what has no place of its own. */
 static void settle_extra_args(struct openai_request *r, struct arena *a)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct json_put j = json_put_on(&out);
+    bool has_nvext = r->cache_salt.len || r->extra_fields_json.len || r->n_token_data;
 
-    if (!r->cache_salt.len && !r->allowed_token_ids_json.len)
+    if (!has_nvext && !r->allowed_token_ids_json.len)
         return;
     json_put_object(&j);
-    if (r->cache_salt.len) {
-        json_put_key(&j, "nvext");
-        json_put_object(&j);
-        json_put_key(&j, "cache_salt");
-        json_put_str(&j, r->cache_salt);
-        json_put_object_end(&j);
-    }
+    if (has_nvext)
+        put_nvext(&j, r);
     if (r->allowed_token_ids_json.len) {
         json_put_key(&j, "sampling_options");
         json_put_object(&j);

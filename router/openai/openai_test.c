@@ -144,19 +144,22 @@ static void what_only_newer_workers_know(void **state)
     (void)state;
     assert_true(parse(API_COMPLETIONS,
                       "{\"model\":\"m\",\"prompt\":\"x\",\"stop\":[5,6],\"stop_token_ids\":[7],"
-                      "\"nvext\":{\"cache_salt\":\"b\"},\"cache_salt\":\"a\","
+                      "\"nvext\":{\"cache_salt\":\"b\",\"extra_fields\":[\"timing\"],"
+                      "\"router\":{\"ttft_target\":0,\"itl_target\":null},\"token_data\":[1]},"
+                      "\"cache_salt\":\"a\","
                       "\"allowed_token_ids\":[1, 2],\"echo\":true,\"prompt_logprobs\":3}",
                       a, &r, &e));
     assert_int_equal(r.stop.n_ids, 2);
     assert_int_equal(r.stop.ids[1], 6);
     assert_int_equal(r.output.prompt_logprobs.v, 3);
     assert_true(str_is(r.cache_salt, "b"));
-    assert_true(str_is(r.extra_args_json, "{\"nvext\":{\"cache_salt\":\"b\"},\"sampling_options\":{"
-                                          "\"allowed_token_ids\":[1, 2]}}"));
+    assert_true(r.has_targets && r.ttft_target_ms.set && !r.itl_target_ms.set);
+    assert_true(str_is(r.extra_args_json,
+                       "{\"nvext\":{\"extra_fields\":[\"timing\"],\"token_in\":true,\"cache_salt\":"
+                       "\"b\"},\"sampling_options\":{\"allowed_token_ids\":[1, 2]}}"));
     openai_request_set_salt(&r, STR("t"), a);
     assert_true(str_is(r.cache_salt, "t"));
-    assert_true(str_is(r.extra_args_json, "{\"nvext\":{\"cache_salt\":\"t\"},\"sampling_options\":{"
-                                          "\"allowed_token_ids\":[1, 2]}}"));
+    assert_true(str_has(r.extra_args_json, STR("\"cache_salt\":\"t\"}")));
     openai_request_done(&r);
 }
 

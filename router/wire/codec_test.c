@@ -280,7 +280,13 @@ static void test_engine_request_round(void **state)
                                   .n_annotations = 1,
                                   .has_routing = true,
                                   .routing = {.backend_instance_id = OPT_U64(UINT64_MAX),
-                                              .dp_rank = OPT_U64(3)},
+                                              .dp_rank = OPT_U64(3),
+                                              .constraints_json = STR("{\"required_taints\":[]}"),
+                                              .strict_priority = OPT_U64(2),
+                                              .priority_jump = OPT_F64(4),
+                                              .priority = OPT_I64(-4)},
+                                  .has_targets = true,
+                                  .targets = {.ttft_ms = OPT_F64(0)},
                                   .has_override = true,
                                   .overlap_score_weight = OPT_F64(0),
                                   .has_bootstrap = true,
@@ -294,7 +300,10 @@ static void test_engine_request_round(void **state)
     engine_request_put(&out, &rq);
     assert_true(
         str_has(buf_str(&out),
-                STR("\"routing\":{\"backend_instance_id\":18446744073709551615,\"dp_rank\":3}")));
+                STR("\"routing\":{\"backend_instance_id\":18446744073709551615,\"dp_rank\":3,"
+                    "\"priority_jump\":4.0,\"strict_priority\":2,\"priority\":-4,"
+                    "\"routing_constraints\":{\"required_taints\":[]}}")));
+    assert_true(str_has(buf_str(&out), STR(",\"router\":{\"ttft_target\":0.0},")));
     assert_true(str_has(buf_str(&out), STR("\"router_config_override\":{\"overlap_score_weight\":0."
                                            "0,\"router_temperature\":null}")));
     EXPECT_OK(engine_request_parse(a, buf_str(&out), &back, &e), &e);

@@ -47,8 +47,16 @@ static const struct field routing_fields[] = {
     {"prefill_worker_id", FIELD_U64, ROUTING(prefill_worker_id)},
     {"decode_worker_id", FIELD_U64, ROUTING(decode_worker_id)},
     {"dp_rank", FIELD_U32, ROUTING(dp_rank)},
+    {"prefill_dp_rank", FIELD_U32, ROUTING(prefill_dp_rank)},
     {"enable_local_updates", FIELD_BOOL, ROUTING(enable_local_updates)},
     {"expected_output_tokens", FIELD_U32, ROUTING(expected_output_tokens)},
+    {"priority_jump", FIELD_F64, ROUTING(priority_jump)},
+    {"strict_priority", FIELD_U32, ROUTING(strict_priority)},
+    {"priority", FIELD_I64, ROUTING(priority)},
+};
+static const struct field target_fields[] = {
+    {"ttft_target", FIELD_F64, offsetof(struct engine_targets, ttft_ms)},
+    {"itl_target", FIELD_F64, offsetof(struct engine_targets, itl_ms)},
 };
 static const struct field override_fields[] = {
     {"overlap_score_weight", FIELD_F64, OVERRIDE(overlap_score_weight)},
@@ -97,6 +105,14 @@ static void raw_or_null_put(struct json_put *j, const char *key, struct str json
         json_put_null(j);
 }
 
+static void raw_put(struct json_put *j, const char *key, struct str json)
+{
+    if (!json.len)
+        return;
+    json_put_key(j, key);
+    json_put_raw(j, json);
+}
+
 static void options_put(struct json_put *j, const struct engine_request *rq)
 {
     stop_put(j, &rq->stop);
@@ -126,6 +142,7 @@ static void routing_put(struct json_put *j, const struct engine_request *rq)
             json_put_key(j, "cache_salt");
             json_put_str(j, rq->routing.cache_salt);
         }
+        raw_put(j, "routing_constraints", rq->routing.constraints_json);
         json_put_object_end(j);
     }
     json_put_key(j, "router_config_override");
@@ -135,6 +152,12 @@ static void routing_put(struct json_put *j, const struct engine_request *rq)
         json_put_object_end(j);
     } else {
         json_put_null(j);
+    }
+    if (rq->has_targets) {
+        json_put_key(j, "router");
+        json_put_object(j);
+        fields_put(j, target_fields, ARRAY_LEN(target_fields), &rq->targets, true);
+        json_put_object_end(j);
     }
 }
 
@@ -153,14 +176,6 @@ static void bootstrap_put(struct json_put *j, const struct engine_bootstrap *b)
         json_put_str(j, b->handoff_id);
     }
     json_put_object_end(j);
-}
-
-static void raw_put(struct json_put *j, const char *key, struct str json)
-{
-    if (!json.len)
-        return;
-    json_put_key(j, key);
-    json_put_raw(j, json);
 }
 
 void engine_request_put(struct buf *out, const struct engine_request *rq)
@@ -310,6 +325,8 @@ static void routing_read(struct reading *rd, struct engine_routing *ret)
             text_read(rd, &ret->lora_name);
         else if (str_is(key, "cache_salt"))
             text_read(rd, &ret->cache_salt);
+        else if (str_is(key, "routing_constraints"))
+            json_text_pull(&rd->p, &ret->constraints_json);
         else if (!fields_pull(&rd->p, key, routing_fields, ARRAY_LEN(routing_fields), ret))
             skip_pull(&rd->p);
     }
@@ -365,6 +382,9 @@ static bool options_read(struct reading *rd, struct str key, struct engine_reque
     } else if (str_is(key, "router_config_override")) {
         rq->has_override = is_object;
         fields_read(rd, override_fields, ARRAY_LEN(override_fields), rq, NULL, NULL);
+    } else if (str_is(key, "router")) {
+        rq->has_targets = is_object;
+        fields_read(rd, target_fields, ARRAY_LEN(target_fields), &rq->targets, NULL, NULL);
     } else {
         return false;
     }

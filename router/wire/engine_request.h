@@ -50,7 +50,16 @@ struct engine_routing {
     struct opt_u64 backend_instance_id, prefill_worker_id, decode_worker_id, dp_rank,
         expected_output_tokens;
     struct opt_bool enable_local_updates;
-    struct str lora_name, cache_salt; /* of 1.x; empty = absent */
+    /* of 1.x; empty = absent */
+    struct str lora_name, cache_salt, constraints_json;
+    struct opt_u64 prefill_dp_rank, strict_priority;
+    struct opt_f64 priority_jump; /* seconds ahead of others in a router's queue */
+    struct opt_i64 priority;      /* in the engine's queue; higher goes first */
+};
+
+/* What the user wants, by which the router of several pools chooses one. */
+struct engine_targets {
+    struct opt_f64 ttft_ms, itl_ms;
 };
 
 struct engine_bootstrap {
@@ -76,6 +85,8 @@ struct engine_request {
     struct engine_routing routing;
     bool has_override; /* router_config_override; else null */
     struct opt_f64 overlap_score_weight, router_temperature;
+    bool has_targets; /* `router`, of 1.x */
+    struct engine_targets targets;
     bool has_bootstrap;
     struct engine_bootstrap bootstrap;
     struct str prompt_embeds; /* base64; empty = absent */
