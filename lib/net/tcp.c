@@ -3,12 +3,14 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
+#include "lib/net/tls_client.h"
 #include "lib/net/tls_server.h"
 #include "lib/net/uv_lib.h"
 
@@ -45,6 +47,10 @@ struct tcp {
     bool peer_fin, fin_wanted, fin_started, fin_sent;
     struct buf out, sending;
     struct tls_session *tls; /* NULL = none */
+    bool tls_up;             /* its handshake has ended well */
+    struct timer *tls_limit; /* until then, where there is one */
+    uint64_t tls_limit_ms;
+    char *tls_why; /* what TLS did not like */
     struct buf plain;
     uv_connect_t connect;
     uv_write_t write;
@@ -134,6 +140,7 @@ static void conn_free(void *arg)
     buf_done(&c->sending);
     buf_done(&c->plain);
     tls_session_free(c->tls);
+    free(c->tls_why);
     free(c);
 }
 
@@ -152,6 +159,7 @@ static void destroy(struct tcp *c)
     c->state = CONN_GONE;
     c->on = (struct tcp_handlers){0};
     c->flush_limit = timer_free(c->flush_limit);
+    c->tls_limit = timer_free(c->tls_limit);
     uv_close((uv_handle_t *)&c->uv, on_gone);
 }
 
@@ -165,6 +173,7 @@ static void end(struct tcp *c, int error)
     if (c->state >= CONN_ENDED)
         return;
     c->state = CONN_ENDED;
+    c->tls_limit = timer_free(c->tls_limit);
     (void)uv_read_stop(stream(c));
     if (c->broken)
         buf_clear(&c->out);
@@ -325,12 +334,44 @@ static void on_fin(struct tcp *c)
         end(c, 0);
 }
 
+static void on_tls_limit(void *arg)
+{
+    struct tcp *c = arg;
+
+    c->tls_why = xstrdup("TLS: the handshake takes too long");
+    end(c, -ETIMEDOUT);
+}
+
+static void tls_begin(struct tcp *c)
+{
+    if (c->tls_limit_ms) {
+        c->tls_limit = timer_new(c->loop, on_tls_limit, c);
+        timer_start(c->tls_limit, c->tls_limit_ms);
+    }
+    tls_session_begin(c->tls, &c->out);
+}
+
+/* The first bytes behind the handshake may come with its last ones. */
+static void check_tls_up(struct tcp *c)
+{
+    if (c->tls_up || !tls_session_is_up(c->tls))
+        return;
+    c->tls_up = true;
+    c->tls_limit = timer_free(c->tls_limit);
+    if (c->state == CONN_OPEN && c->on.connected)
+        c->on.connected(c->arg);
+}
+
 static void decrypt(struct tcp *c, struct str bytes)
 {
     AUTO(buf_done) struct buf plain = BUF_NULL;
-    int r = tls_session_receive(c->tls, bytes, &plain, &c->out, NULL);
+    struct err e;
+    int r = tls_session_receive(c->tls, bytes, &plain, &c->out, &e);
 
-    if (c->out.len)
+    if (r < 0)
+        c->tls_why = xstrdup(e.text);
+    check_tls_up(c);
+    if (c->out.len || c->plain.len)
         flush(c); /* before the end: the alert that says why */
     if (plain.len && c->state == CONN_OPEN && c->on.received)
         c->on.received(c->arg, buf_str(&plain));
@@ -387,11 +428,22 @@ const char *tcp_peer(const struct tcp *c)
     return c->peer;
 }
 
+const char *tcp_why(const struct tcp *c, int error)
+{
+    if (c->tls_why)
+        return c->tls_why;
+    return error ? strerrordesc_np(-error) : "closed by the peer";
+}
+
 /* --- life ------------------------------------------------------------------------------------ */
 
 void tcp_start_tls(struct tcp *c, struct tls_server *t)
 {
-    c->tls = tls_session_new(t);
+    if (!t)
+        return;
+    c->tls = tls_server_session(t);
+    c->tls_limit_ms = tls_server_handshake_ms(t);
+    tls_begin(c);
 }
 
 static void on_flush_limit(void *arg)
@@ -452,7 +504,9 @@ static void on_connected(uv_connect_t *req, int status)
         return;
     }
     conn_opened(c);
-    if (c->on.connected)
+    if (c->tls)
+        tls_begin(c);
+    else if (c->on.connected)
         c->on.connected(c->arg);
     read_if_wanted(c);
     if (c->state == CONN_OPEN && (c->out.len || c->fin_wanted))
@@ -461,6 +515,12 @@ static void on_connected(uv_connect_t *req, int status)
 
 int tcp_connect(struct tcp **ret, struct loop *l, const char *ip, uint16_t port,
                 const struct tcp_handlers *h, void *arg, struct err *e)
+{
+    return tcp_connect_tls(ret, l, ip, port, NULL, h, arg, e);
+}
+
+int tcp_connect_tls(struct tcp **ret, struct loop *l, const char *ip, uint16_t port,
+                    struct tls_client *t, const struct tcp_handlers *h, void *arg, struct err *e)
 {
     struct sockaddr_storage a = {0};
     struct tcp *c;
@@ -472,6 +532,10 @@ int tcp_connect(struct tcp **ret, struct loop *l, const char *ip, uint16_t port,
     c = conn_new(l);
     c->on = *h;
     c->arg = arg;
+    if (t) {
+        c->tls = tls_client_session(t, ip);
+        c->tls_limit_ms = tls_client_handshake_ms(t);
+    }
     format_address(&a, c->peer, sizeof(c->peer));
     r = uv_tcp_connect(&c->connect, &c->uv, (struct sockaddr *)&a, on_connected);
     if (r < 0) {

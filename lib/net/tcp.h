@@ -22,6 +22,7 @@
 
 struct tcp;
 struct tcp_listener;
+struct tls_client;
 struct tls_server;
 
 struct tcp_handlers {
@@ -35,11 +36,16 @@ struct tcp_handlers {
 /* Numeric address and port. Connects; outcome comes by callback. */
 MUST_CHECK int tcp_connect(struct tcp **ret, struct loop *l, const char *ip, uint16_t port,
                            const struct tcp_handlers *h, void *arg, struct err *e);
+/* As tcp_connect(), and speaks TLS: `connected` is when the other side has proven who it is. @t NULL: plain. */
+MUST_CHECK int tcp_connect_tls(struct tcp **ret, struct loop *l, const char *ip, uint16_t port,
+                               struct tls_client *t, const struct tcp_handlers *h, void *arg,
+                               struct err *e);
 struct tcp *
 tcp_close(struct tcp *c); /* NULL in, NULL out; unsent bytes are sent first, for at most 5 s */
 struct tcp *tcp_abort(struct tcp *c); /* closes at once, dropping unsent bytes */
 void tcp_set_handlers(struct tcp *c, const struct tcp_handlers *h, void *arg);
-/* An accepted connection speaks TLS, before its handlers are set: they see what is said inside. */
+/* An accepted connection speaks TLS, before its handlers are set: they see what is said inside.
+ * @t NULL: plain. */
 void tcp_start_tls(struct tcp *c, struct tls_server *t);
 /* Copies. No effect once closed. */
 void tcp_write(struct tcp *c, struct str data);
@@ -50,6 +56,8 @@ void tcp_pause(struct tcp *c);
 void tcp_resume(struct tcp *c);
 /* "ip:port" of the other side; IPv6 bracketed. Borrowed. */
 const char *tcp_peer(const struct tcp *c);
+/* Why it ended, in words, during `closed` with its @error. Borrowed. */
+const char *tcp_why(const struct tcp *c, int error);
 
 typedef void (*tcp_accept_fn)(void *arg, struct tcp *take_conn);
 /* @port 0 takes a free one. @host numeric, "0.0.0.0" or "::". */

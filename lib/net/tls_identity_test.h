@@ -9,7 +9,7 @@
 
 #include "lib/base/test.h"
 
-/* A self-signed certificate for 127.0.0.1, which is also its own authority. */
+/* A self-signed certificate, which is also its own authority. */
 struct identity {
     EVP_PKEY *key;
     X509 *cert;
@@ -34,7 +34,8 @@ static inline void add_extension(X509 *cert, int nid, const char *value)
     X509_EXTENSION_free(x);
 }
 
-static inline void identity_init(struct identity *id, const char *name)
+/* @whose: "IP:127.0.0.1", "DNS:worker.example". */
+static inline void identity_init_of(struct identity *id, const char *name, const char *whose)
 {
     BIO *key_bio = BIO_new(BIO_s_mem()), *cert_bio = BIO_new(BIO_s_mem());
     X509_NAME *subject;
@@ -51,12 +52,29 @@ static inline void identity_init(struct identity *id, const char *name)
                                      -1, 0);
     (void)X509_set_issuer_name(id->cert, subject);
     add_extension(id->cert, NID_basic_constraints, "critical,CA:TRUE");
-    add_extension(id->cert, NID_subject_alt_name, "IP:127.0.0.1");
+    add_extension(id->cert, NID_subject_alt_name, whose);
     assert_true(X509_sign(id->cert, id->key, EVP_sha256()) > 0);
     (void)PEM_write_bio_PrivateKey(key_bio, id->key, NULL, NULL, 0, NULL, NULL);
     (void)PEM_write_bio_X509(cert_bio, id->cert);
     take_bio(key_bio, &id->key_pem);
     take_bio(cert_bio, &id->cert_pem);
+}
+
+static inline void identity_init(struct identity *id, const char *name)
+{
+    identity_init_of(id, name, "IP:127.0.0.1");
+}
+
+/* Into the file @dir/@name, whose path is returned. */
+static inline char *identity_put(const char *dir, const char *name, struct str text)
+{
+    char *path = xasprintf("%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(text.ptr, 1, text.len, f), text.len);
+    assert_int_equal(fclose(f), 0);
+    return path;
 }
 
 static inline void identity_done(struct identity *id)

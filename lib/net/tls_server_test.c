@@ -25,12 +25,7 @@ struct rig {
 
 static void put_file(const struct rig *g, const char *name, struct str text)
 {
-    AUTO(mem_free) char *path = xasprintf("%s/%s", g->dir, name);
-    FILE *f = fopen(path, "w");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(text.ptr, 1, text.len, f), text.len);
-    assert_int_equal(fclose(f), 0);
+    free(identity_put(g->dir, name, text));
 }
 
 static int tls_start(struct rig *g, const char *client_ca, struct err *e)
