@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTPS with the reference's options: whole and streamed answers, clients that must be known, certificates that change.
-And TLS to NATS."""
+TLS to NATS, and between frontends and workers."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ import ssl
 import pytest
 
 from conftest import free_port, program, reference_python, run
-from stack import CHAT, MODEL, Stack, until
+from stack import CHAT, MODEL, MODEL_PATH, Stack, until
 
 
 def certificate(folder, name, authority=None):
@@ -176,9 +176,112 @@ def test_a_nats_that_is_not_trusted(nats, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["--tls-cert-path", "x"], ["--tls-key-path", "x"], ["--tls-client-ca-cert-path", "x"],
+                                   ["--tcp-tls-cert-path", "x"], ["--tcp-tls-client-ca-cert-path", "x"],
+                                   ["--tcp-tls-client-cert-path", "x", "--tcp-tls-client-key-path", "x"],
                                    ["--nats-tls-client-cert-path", "x"], ["--nats-tls-client-key-path", "x"], ["--nats-tls-insecure"]])
 def test_half_a_configuration_is_refused(tmp_path, flags):
     with Stack(tmp_path, events=False) as stack:
         front = stack.start("front", [program("dynamo-frontend"), *flags])
         until("it has given up", lambda: not front.alive())
         assert front.popen.returncode != 0 and "tls-" in front.log()
+
+
+class Plane(Stack):
+    """A frontend and a worker, ours or 1.6.1's, that are told of TLS on the TCP request plane by environment."""
+
+    def __init__(self, folder):
+        super().__init__(folder, events=False)
+        (folder / MODEL).symlink_to(MODEL_PATH)
+        self.authority = certificate(folder, "authority")
+        self.certs = {name: certificate(folder, name, self.authority) for name in ("worker", "frontend")}
+
+    def environment(self, name, serves=True, trusts=True, known=False, **more):
+        """@serves: shows a certificate to callers; @trusts: calls in TLS; @known: both must know each other."""
+        pairs = {"CERT": self.certs[name][0], "KEY": self.certs[name][1]} if serves else {}
+        pairs |= {"CA_CERT": self.authority[0]} if trusts else {}
+        if known:
+            pairs |= {"CLIENT_CA_CERT": self.authority[0], "CLIENT_CERT": self.certs[name][0], "CLIENT_KEY": self.certs[name][1]}
+        return {**{f"DYN_TCP_TLS_{key}_PATH": path for key, path in pairs.items()}, "DYN_EVENT_PLANE": "zmq",
+                "DYN_TCP_RESPONSE_STREAM_HOST": "127.0.0.1", "HF_HUB_OFFLINE": "1", **more}
+
+    def worker(self, whose, **env):
+        if whose == "ours":
+            return self.mocker("--publish-as", "endpoint", **env)
+        return self.start("reference-mocker", [reference_python("1.6.1"), "-m", "dynamo.mocker", "--discovery-backend", "file",
+                                               "--model-path", MODEL, "--block-size", 16, "--speedup-ratio", 50], **env)
+
+    def serve(self, whose, **env):
+        if whose == "ours":
+            return self.frontend(**env)
+        self.port = free_port()
+        self.front = self.start("reference-frontend", [
+            reference_python("1.6.1"), "-m", "dynamo.frontend", "--discovery-backend", "file", "--http-host", "127.0.0.1",
+            "--http-port", self.port, "--router-mode", "round-robin"], **env)
+        return self.front
+
+    def is_listed(self):
+        try:
+            return MODEL in self.models()
+        except OSError:
+            return False
+
+    def check_nothing_leaked(self):
+        if self.front.name == "frontend":
+            super().check_nothing_leaked()
+
+
+PAIRS = [("ours", "ours"), ("ours", "theirs"), ("theirs", "ours")]
+
+
+@pytest.fixture
+def plane(tmp_path):
+    with Plane(tmp_path) as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("front,worker", PAIRS)
+@pytest.mark.parametrize("how", [{}, {"known": True}, {"DYN_TCP_TLS_SERVER_NAME": "127.0.0.1"}], ids=["one-way", "mutual", "named"])
+def test_the_request_plane_in_tls(plane, front, worker, how):
+    """Requests and the connections home, whoever listens."""
+    plane.worker(worker, **plane.environment("worker", **how))
+    plane.serve(front, **plane.environment("frontend", **how))
+    until("the model is listed", plane.is_listed)
+    assert plane.chat("word " * 4000, max_tokens=2).usage["completion_tokens"] == 2  # more than one record
+    stream = plane.stream(max_tokens=40)
+    assert stream.status == 200 and sum(1 for _ in stream.events) >= 40
+    stream.close()
+
+
+@pytest.mark.parametrize("front,worker", PAIRS)
+def test_each_side_decides_for_itself(plane, front, worker):
+    """Only connections home are in TLS: the worker trusts and shows nothing, the frontend the other way round."""
+    plane.worker(worker, **plane.environment("worker", serves=False))
+    plane.serve(front, **plane.environment("frontend", trusts=False))
+    until("the model is listed", plane.is_listed)
+    assert plane.chat().usage["completion_tokens"] == 4
+
+
+@pytest.mark.parametrize("front,worker", PAIRS)
+def test_a_worker_that_is_not_trusted(plane, tmp_path, front, worker):
+    """Nor one that speaks TLS to a frontend that does not: no answer, and the worker hears of no request."""
+    worker = plane.worker(worker, **plane.environment("worker"))
+    plane.authority = certificate(tmp_path, "stranger")
+    plane.serve(front, **plane.environment("frontend"))
+    until("the model is listed", plane.is_listed)
+    assert plane.request("POST", CHAT, plane.body("Hello")).status == 503
+    if front == "ours":
+        assert "certificate verify failed" in plane.front.log()
+    plane.front.stop()
+    plane.serve(front, **plane.environment("frontend", trusts=False))
+    until("the model is listed", plane.is_listed)
+    assert plane.request("POST", CHAT, plane.body("Hello")).status == 503
+    assert worker.alive()
+
+
+def test_a_caller_that_is_not_known(plane):
+    """Workers that want certificates get none."""
+    plane.worker("ours", **plane.environment("worker", known=True))
+    for front in ("theirs", "ours"):
+        plane.serve(front, **plane.environment("frontend"))
+        until("the model is listed", plane.is_listed)
+        assert plane.request("POST", CHAT, plane.body("Hello")).status == 503

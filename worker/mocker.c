@@ -221,6 +221,7 @@ static int start_plane(struct mocker *m, struct err *e)
         .root = c->http_rpc_root,
         .frame_max = c->tcp_message_max,
         .running_max = c->tcp_pool_size,
+        .tls = &c->plane_tls,
     };
     int r = 0;
 

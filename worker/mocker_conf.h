@@ -15,6 +15,7 @@
 #include "router/discovery/etcd_client.h"
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
+#include "router/wire/plane_tls.h"
 
 enum mocker_discovery { MOCKER_FILE, MOCKER_KUBERNETES, MOCKER_ETCD, MOCKER_NOWHERE };
 enum mocker_publish_as { MOCKER_TO_COMPONENT, MOCKER_TO_ENDPOINT };
@@ -44,6 +45,7 @@ struct mocker_conf {
     char *nats_user, *nats_password, *nats_token, *nats_credentials;
     char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
     bool nats_tls_unverified;
+    struct plane_tls_conf plane_tls;
     char *system_port_text, *system_host, *tcp_host;
     uint64_t tcp_port, tcp_message_max, tcp_pool_size, grace_ms;
     char *pod_name, *pod_uid, *pod_namespace;

@@ -566,7 +566,8 @@ static int start_http(struct frontend *f, struct err *e)
                                     .echo = "x-request-id",
                                     .dated = true,
                                     .on_error = api_error_from_server};
-    const struct tls_server_conf keys = {c->tls_cert, c->tls_key, c->tls_client_ca};
+    const struct tls_server_conf keys = {
+        .cert = c->tls_cert, .key = c->tls_key, .client_ca = c->tls_client_ca};
     int r = 0;
 
     if (c->tls_cert) {

@@ -35,6 +35,7 @@ struct plane_client_conf frontend_conf_plane(const struct frontend_conf *c, cons
                                       .gap_ms = c->gap_ms,
                                       .pool_max = c->pool_max,
                                       .nats = nats_of(c, program),
+                                      .tls = &c->plane_tls,
                                       .nats_early = c->request_plane == PLANE_NATS};
 }
 
@@ -137,6 +138,8 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
         r = err_set(e, -EINVAL, "--tls-cert-path and --tls-key-path need each other");
     if (r == 0 && ret->tls_client_ca && !ret->tls_cert)
         r = err_set(e, -EINVAL, "--tls-client-ca-cert-path needs --tls-cert-path");
+    if (r == 0)
+        r = plane_tls_check(&ret->plane_tls, e);
     if (r == 0 && !ret->nats_tls_cert != !ret->nats_tls_key)
         r = err_set(e, -EINVAL,
                     "--nats-tls-client-cert-path and --nats-tls-client-key-path need each other");

@@ -49,8 +49,8 @@ static int start_server(struct indexes *x, struct err *e)
 {
     const struct frontend_conf *c = x->conf.options;
     const struct plane_client_conf client = frontend_conf_plane(c, x->conf.program);
-    struct plane_server_conf conf = {.kind = (enum plane_kind)c->request_plane,
-                                     .host = c->tcp_rpc_host};
+    struct plane_server_conf conf = {
+        .kind = (enum plane_kind)c->request_plane, .host = c->tcp_rpc_host, .tls = &c->plane_tls};
     int r = 0;
 
     if (x->conf.server) {

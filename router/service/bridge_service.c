@@ -467,7 +467,8 @@ static struct plane_endpoint query_endpoint(const struct bridge *b, const struct
 
 static int start_answering(struct bridge *b, struct err *e)
 {
-    const struct plane_server_conf conf = {.host = b->o->base.tcp_rpc_host};
+    const struct plane_server_conf conf = {.host = b->o->base.tcp_rpc_host,
+                                           .tls = &b->o->base.plane_tls};
     int r = plane_server_new(&b->server, b->loop, &conf, e);
 
     for (uint32_t i = 0; i < b->o->dp_size && r == 0; i++) {

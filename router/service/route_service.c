@@ -257,7 +257,8 @@ static int start_planes(struct route_service *s, struct err *e)
                                                                        : c->tcp_rpc_host,
                                        .port = (uint16_t)(http ? s->o->http_port : s->o->tcp_port),
                                        .root = s->o->http_root,
-                                       .running_max = RUNNING_MAX};
+                                       .running_max = RUNNING_MAX,
+                                       .tls = &c->plane_tls};
     int r = 0;
 
     nats.state = on_nats_state;

@@ -375,13 +375,16 @@ int plane_client_new(struct plane_client **ret, struct loop *l,
     c->pools = strmap_new();
     c->subjects = strmap_new();
     c->sweep = timer_new(l, plane_homes_sweep, c);
-    r = client_listen(c, e);
+    r = plane_tls_start(&c->tls, l, c->conf.tls, e);
+    if (r == 0)
+        r = client_listen(c, e);
     if (r == 0 && c->conf.nats_early)
         r = plane_nats_need(c, e);
     if (r < 0)
         return r;
     /* The texts were the caller's. */
     c->conf.advertise_ip = c->conf.listen_host = NULL;
+    c->conf.tls = NULL;
     *ret = TAKE(c);
     return 0;
 }
@@ -406,6 +409,7 @@ struct plane_client *plane_client_free(struct plane_client *c)
     plane_nats_free(c);
     plane_http_free(c);
     c->listener = tcp_listener_close(c->listener);
+    plane_tls_done(&c->tls);
     c->sweep = timer_free(c->sweep);
     /* Behind the streams, links and homes that end this turn and still point here. */
     loop_defer(c->loop, client_free, c);

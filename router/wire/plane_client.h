@@ -29,6 +29,7 @@
 #include "lib/net/loop.h"
 #include "lib/net/nats_link.h"
 #include "router/wire/control.h"
+#include "router/wire/plane_tls.h"
 
 struct plane_client;
 struct plane_stream;
@@ -51,7 +52,8 @@ struct plane_client_conf {
     size_t streams_max;       /* in flight [65536] */
     size_t frame_max;         /* bytes of one response frame or request [32 MiB] */
     struct nats_link_conf
-        nats;        /* `servers`, credentials, `name`: borrowed while the client lives */
+        nats; /* `servers`, credentials, `name`: borrowed while the client lives */
+    const struct plane_tls_conf *tls; /* of TCP requests and of what workers call; NULL = plain */
     bool nats_early; /* connect at once, not with the first request that needs it */
 };
 

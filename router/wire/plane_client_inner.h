@@ -60,6 +60,7 @@ struct plane_client {
     struct plane_client_conf conf;
     char address[PLANE_IP_SIZE + 16];
     struct tcp_listener *listener;
+    struct plane_tls tls;
     struct strmap *pools;     /* "ip port" → struct plane_pool */
     struct plane_nats *nats;  /* NULL until needed */
     struct http_client *http; /* NULL until needed */

@@ -361,5 +361,6 @@ void plane_home_accept(void *client, struct tcp *take_conn)
     h->conn = take_conn;
     list_append(&c->homes, &h->in_client);
     home_limit(h, HANDSHAKE_MS);
+    tcp_start_tls(take_conn, c->tls.server);
     tcp_set_handlers(take_conn, &handlers, h);
 }

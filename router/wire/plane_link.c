@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/log.h"
 #include "router/wire/plane_client_inner.h"
 #include "router/wire/tcp_frame.h"
+
+static const struct log_target LG = {"dynamo_runtime::pipeline::network::egress"};
 
 struct plane_pool {
     struct plane_client *client;
@@ -161,9 +164,16 @@ static void link_fail(struct plane_link *k, const char *what, const char *why)
 static void on_closed(void *arg, int error)
 {
     struct plane_link *k = arg;
+    const char *why = tcp_why(k->conn, error);
 
-    link_fail(k, k->connected ? "connection to" : "connect to",
-              error ? strerrordesc_np(-error) : "closed by the worker");
+    /* What callers are told is a kind; whose certificate is wrong, only this says. */
+    if (!k->connected && k->pool->client->tls.client)
+        log_warn(&LG, "no TLS with a worker", LOG_STR("address", tcp_peer(k->conn)),
+                 LOG_STR("why", why));
+    if (k->connected)
+        link_fail(k, "connection to", error ? why : "closed by the worker");
+    else
+        link_fail(k, "connect to", why);
 }
 
 static void on_received(void *arg, struct str data)
@@ -208,8 +218,8 @@ static void link_open(struct plane_pool *p, struct plane_stream *s)
     struct err e;
 
     k->pool = p;
-    if (tcp_connect(&k->conn, p->client->loop, p->address.ip, p->address.port, &link_handlers, k,
-                    &e) < 0) {
+    if (tcp_connect_tls(&k->conn, p->client->loop, p->address.ip, p->address.port,
+                        p->client->tls.client, &link_handlers, k, &e) < 0) {
         free(k);
         s->pool = NULL;
         plane_stream_fail_later(s, PLANE_UNREACHABLE, e.text);

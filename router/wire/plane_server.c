@@ -169,7 +169,7 @@ static void on_home_closed(void *arg, int error)
         rq->server->stats.home_unreachable++;
         log_warn(&LG, "frontend cannot be reached for the response",
                  LOG_VIEW("request_id", rq->control.id), LOG_VIEW("address", rq->control.address),
-                 LOG_STR("why", error ? strerrordesc_np(-error) : "closed"));
+                 LOG_STR("why", tcp_why(rq->home, error)));
         request_gone(rq);
     } else if (rq->state == REQUEST_OVER) {
         request_gone(rq);
@@ -271,7 +271,8 @@ void plane_server_begin(struct plane_server *s, const struct plane_handler *h, s
     keep_trace(rq, trace);
     r = request_parse(rq, &home, &e);
     if (r == 0)
-        r = tcp_connect(&rq->home, s->loop, home.ip, home.port, &home_handlers, rq, &e);
+        r = tcp_connect_tls(&rq->home, s->loop, home.ip, home.port, s->tls.client, &home_handlers,
+                            rq, &e);
     if (r < 0) {
         /* Nobody can be told: the ack is out and there is no address to call. */
         s->stats.bad_requests++;
@@ -331,10 +332,13 @@ int plane_server_new(struct plane_server **ret, struct loop *l,
     s->handlers = strmap_new();
     if (c->kind == PLANE_NATS && !c->nats)
         return err_set(e, -EINVAL, "request plane nats without a link to it");
-    r = c->kind == PLANE_NATS ? 0 : server_listen(s, e);
+    r = plane_tls_start(&s->tls, l, c->tls, e);
+    if (r == 0 && c->kind != PLANE_NATS)
+        r = server_listen(s, e);
     if (r < 0)
         return r;
     c->host = c->root = NULL; /* were the caller's */
+    c->tls = NULL;
     *ret = TAKE(s);
     return 0;
 }
@@ -364,6 +368,7 @@ struct plane_server *plane_server_free(struct plane_server *s)
         return NULL;
     plane_server_tcp_stop(s);
     plane_server_http_stop(s);
+    plane_tls_done(&s->tls);
     s->handlers = strmap_free_with(s->handlers, handler_free);
     LIST_FOREACH (rq, &s->requests, struct plane_request, in_server)
         request_gone(rq);

@@ -20,6 +20,7 @@
 #include "lib/base/str.h"
 #include "lib/net/loop.h"
 #include "router/wire/plane_address.h"
+#include "router/wire/plane_tls.h"
 #include "router/wire/trace_context.h"
 
 struct nats_link;
@@ -39,6 +40,7 @@ struct plane_server_conf {
     size_t frame_max;       /* DYN_TCP_MAX_MESSAGE_SIZE [32 MiB] */
     size_t running_max;     /* requests at once; more answer "Server overloaded: …" [7500] */
     size_t connections_max; /* from frontends [4096] */
+    const struct plane_tls_conf *tls; /* of PLANE_TCP, and of calls home on any; NULL = plain */
 };
 
 /*

@@ -25,10 +25,11 @@ struct plane_server {
     struct plane_server_conf conf;
     char address[PLANE_IP_SIZE + 16];
     struct tcp_listener *listener; /* TCP */
-    struct http_server *http;      /* HTTP */
-    char *root, *routes;           /* HTTP: "/v1/rpc", "/v1/rpc/" and a star */
-    struct strmap *handlers;       /* path, subject or endpoint → struct plane_handler */
-    struct list conns;             /* TCP */
+    struct plane_tls tls;
+    struct http_server *http; /* HTTP */
+    char *root, *routes;      /* HTTP: "/v1/rpc", "/v1/rpc/" and a star */
+    struct strmap *handlers;  /* path, subject or endpoint → struct plane_handler */
+    struct list conns;        /* TCP */
     struct list requests;
     struct buf out; /* the frame being written */
     struct plane_server_stats stats;

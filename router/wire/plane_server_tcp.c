@@ -115,6 +115,7 @@ static void on_accept(void *arg, struct tcp *take_conn)
     k->conn = take_conn;
     list_append(&s->conns, &k->in_server);
     s->stats.connections++;
+    tcp_start_tls(take_conn, s->tls.server);
     tcp_set_handlers(take_conn, &handlers, k);
 }
 

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Client and server over each request plane: TCP, NATS (a real server) and HTTP. What the worker
- * sees is what is judged: requests, and the word that ends them.
+ * Client and server over each request plane: TCP, plain and in TLS that both sides must prove
+ * themselves in, NATS (a real server) and HTTP. What the worker sees is what is judged: requests,
+ * and the word that ends them.
  */
+#include <errno.h>
+
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/base/test.h"
 #include "lib/net/loop_test.h"
 #include "lib/net/nats_server_test.h"
+#include "lib/net/tls_identity_test.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
 
@@ -20,6 +24,9 @@ static const struct plane_header TRACE[TRACE_HEADERS_MAX] = {
     {"x-request-id", STR("mine \"of\" it")},
     {"x-dynamo-request-id", STR("7b1a7d4e-4a57-4a5e-9d2a-111111111111")}};
 static const struct plane_endpoint EP = {"ns", "backend", "generate", 0xa1, false};
+
+/* What both sides speak TLS with, of the test at hand; NULL = plain. */
+static const struct plane_tls_conf *tls;
 
 struct rig {
     struct loop *loop;
@@ -159,7 +166,7 @@ static void serve(void *arg, struct plane_request *rq)
 static void rig_init(struct rig *rig, enum plane_kind kind, const struct plane_client_conf *more)
 {
     struct plane_client_conf conf = more ? *more : (struct plane_client_conf){0};
-    struct plane_server_conf server = {.kind = kind, .host = "127.0.0.1"};
+    struct plane_server_conf server = {.kind = kind, .host = "127.0.0.1", .tls = tls};
     AUTO(mem_free) char *url = NULL;
     struct err e;
 
@@ -167,6 +174,7 @@ static void rig_init(struct rig *rig, enum plane_kind kind, const struct plane_c
     EXPECT_OK(log_setup("off", false, &e), &e);
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
     conf.advertise_ip = conf.listen_host = "127.0.0.1";
+    conf.tls = tls;
     if (kind == PLANE_NATS) {
         int port = nats_test_port();
 
@@ -302,7 +310,8 @@ static void check_unknown(enum plane_kind kind)
 
 static void check_overloaded(enum plane_kind kind)
 {
-    struct plane_server_conf conf = {.kind = kind, .host = "127.0.0.1", .running_max = 1};
+    struct plane_server_conf conf = {
+        .kind = kind, .host = "127.0.0.1", .running_max = 1, .tls = tls};
     struct call c = {0}, d = {0};
     struct rig rig;
     struct err e;
@@ -414,6 +423,27 @@ static void check_free_in_flight(enum plane_kind kind)
     rig_done(&rig);
 }
 
+static void in_tls(void (*check)(enum plane_kind))
+{
+    char dir[] = "/tmp/plane_ways_test.XXXXXX";
+    struct identity id;
+    struct plane_tls_conf conf = {0};
+
+    assert_non_null(mkdtemp(dir));
+    identity_init(&id, "everyone");
+    conf.cert = conf.ca = conf.client_ca = conf.client_cert =
+        identity_put(dir, "cert", buf_str(&id.cert_pem));
+    conf.key = conf.client_key = identity_put(dir, "key", buf_str(&id.key_pem));
+    tls = &conf;
+    check(PLANE_TCP);
+    tls = NULL;
+    assert_int_equal(unlink(conf.cert) | unlink(conf.key), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(conf.cert);
+    free(conf.key);
+    identity_done(&id);
+}
+
 #define ON_EACH_PLANE(name)                                                                        \
     static void test_##name##_tcp(void **state)                                                    \
     {                                                                                              \
@@ -429,8 +459,14 @@ static void check_free_in_flight(enum plane_kind kind)
     {                                                                                              \
         (void)state;                                                                               \
         check_##name(PLANE_HTTP);                                                                  \
+    }                                                                                              \
+    static void test_##name##_tls(void **state)                                                    \
+    {                                                                                              \
+        (void)state;                                                                               \
+        in_tls(check_##name);                                                                      \
     }
-#define T3(name) T(test_##name##_tcp), T(test_##name##_nats), T(test_##name##_http)
+#define T4(name)                                                                                   \
+    T(test_##name##_tcp), T(test_##name##_nats), T(test_##name##_http), T(test_##name##_tls)
 
 ON_EACH_PLANE(normal)
 ON_EACH_PLANE(cancel)
@@ -440,6 +476,64 @@ ON_EACH_PLANE(large)
 ON_EACH_PLANE(first_item)
 ON_EACH_PLANE(gap)
 ON_EACH_PLANE(free_in_flight)
+
+/* --- sides that do not trust each other -------------------------------------------------------- */
+
+static void test_half_a_configuration(void **state)
+{
+    static char some_file[] = "a";
+    const struct plane_tls_conf halves[] = {{.cert = some_file},
+                                            {.key = some_file},
+                                            {.client_ca = some_file},
+                                            {.client_cert = some_file, .insecure = true},
+                                            {.client_key = some_file, .insecure = true},
+                                            {.client_cert = some_file, .client_key = some_file}};
+    struct plane_tls_conf whole = {.insecure = true};
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(halves); i++) {
+        assert_int_equal(plane_tls_check(&halves[i], &e), -EINVAL);
+        assert_non_null(strstr(e.text, "--tcp-tls-"));
+    }
+    EXPECT_OK(plane_tls_check(&whole, &e), &e);
+}
+
+/* A caller that trusts nobody whom it finds, and one that speaks no TLS to who does. */
+static void check_untrusting(enum plane_kind kind)
+{
+    const struct plane_tls_conf *both = tls;
+    static char other[] = "worker.example";
+    struct plane_tls_conf named = *both;
+    struct call c = {0}, plain = {0};
+    struct rig rig;
+
+    rig_init(&rig, kind, NULL);
+    rig.client = plane_client_free(rig.client);
+    named.name = other;
+    for (size_t i = 0; i < 2; i++) {
+        const struct plane_client_conf conf = {
+            .advertise_ip = "127.0.0.1", .listen_host = "127.0.0.1", .tls = i ? NULL : &named};
+        struct call *call = i ? &plain : &c;
+        struct err e;
+
+        EXPECT_OK(plane_client_new(&rig.client, rig.loop, &conf, &e), &e);
+        call_worker(&rig, call);
+        LOOP_UNTIL(rig.loop, call->over);
+        rig.client = plane_client_free(rig.client);
+        assert_true(plane_failure_is_retryable(call->kind));
+    }
+    assert_int_equal(c.kind, PLANE_UNREACHABLE);
+    assert_non_null(strstr(c.text, "hostname mismatch"));
+    assert_int_equal(rig.served, 0);
+    rig_done(&rig);
+}
+
+static void test_untrusting(void **state)
+{
+    (void)state;
+    in_tls(check_untrusting);
+}
 
 /* --- planes that are away --------------------------------------------------------------------- */
 
@@ -467,6 +561,7 @@ static void test_nobody_there(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T3(normal), T3(cancel), T3(unknown), T3(overloaded), T3(large), T3(first_item),
-                    T3(gap), T3(free_in_flight), T(test_nobody_there));
+    return TEST_RUN(T4(normal), T4(cancel), T4(unknown), T4(overloaded), T4(large), T4(first_item),
+                    T4(gap), T4(free_in_flight), T(test_half_a_configuration), T(test_untrusting),
+                    T(test_nobody_there));
 }
