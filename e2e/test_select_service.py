@@ -3,6 +3,8 @@
 
 import collections
 import concurrent.futures
+import contextlib
+import http.client
 import json
 
 import pytest
@@ -367,7 +369,21 @@ def steps(engines):
         ("PATCH", "/workers/1", {"block_size": 8}), ("PATCH", "/workers/99", {}),
         ("PUT", "/select", {}), ("GET", "/nope", None), ("POST", "/select", "{bad"),
         ("DELETE", "/workers/2", None),
+        # A group stays when its last worker goes, with its block size.
+        ("PATCH", "/workers/1", {"model_name": "n", "routing_group": "z"}), ("GET", "/loads", None),
+        ("DELETE", "/workers/1", None), ("GET", "/loads", None), ("GET", "/dump", None), ("POST", "/select", ask(prompt)),
+        ("POST", "/workers", worker(3, one, block_size=8)), ("GET", "/loads", None),
+        ("PATCH", "/workers/3", {"block_size": BLOCK, "model_name": "n"}), ("GET", "/loads", None),
+        ("POST", "/workers", worker(4, two, model_name="q")), ("GET", "/loads", None), ("POST", "/potential_loads", ask(prompt)),
+        ("DELETE", "/workers/3", None), ("GET", "/loads", None), ("POST", "/select", ask(prompt)),
+        ("POST", "/overlap_scores", ask(prompt)),
+        ("POST", "/workers", worker(5, None, model_name="bad", kv_events_endpoints={"0": "bogus"})), ("GET", "/loads", None),
     ]
+
+
+# What is JSON by its content-type, and what is not.
+CONTENT_TYPES = [None, "application/json", "application/json; charset=utf-8", "application/ld+json", "Application/JSON", "text/json",
+                 "application/json;x", "application/x-www-form-urlencoded", ""]
 
 
 DROPPED = ("router_credit_blocks",)  # of a release in between: 1.6.1 does not have it any more
@@ -426,6 +442,27 @@ def test_slower_tiers_count_as_they_do_in_the_reference(service, reference, engi
             answer = who.stack.request(*step)
             answers.append([answer.status, without_words(json.loads(answer.body))])
         assert covers(*answers), json.dumps([step, *answers])
+
+
+def typed(service, method, path, body, kind):
+    """The status of the answer to a body of that content-type."""
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, {} if kind is None else {"content-type": kind})
+        return connection.getresponse().status
+
+
+def test_bodies_say_that_they_are_json(service, reference, engines):
+    for who in (service, reference):
+        who.post("/workers", worker(1, engines[0]), 201)
+    told = [[typed(who, "POST", "/select", json.dumps(ask(tokens(3))), kind) for kind in CONTENT_TYPES] for who in (service, reference)]
+    assert told[0] == told[1] and set(told[0]) == {200, 415}
+    for method, path, body in (("POST", "/workers", "{}"), ("PATCH", "/workers/1", "{}"), ("PATCH", "/workers/9", "{bad"),
+                               ("POST", "/reservations", "{}"), ("POST", "/reservations/x/prefill_complete", "{}"),
+                               ("POST", "/reservations/x/output_block", ""), ("POST", "/potential_loads", "{}"),
+                               ("POST", "/replica_sync/register_peer", "{}"), ("DELETE", "/workers/9", "x"), ("GET", "/loads", None)):
+        ours, theirs = [typed(who, method, path, body, None) for who in (service, reference)]
+        assert ours == theirs, (method, path)
 
 
 def test_the_reference_answers_the_same(service, reference, engines):

@@ -185,3 +185,30 @@ int body_parse(struct arena *a, struct str json, const struct body_field *table,
             return err_set(e, -EINVAL, "missing field `%s`", table[i].key);
     return 0;
 }
+
+/* "name=value" each. */
+static bool are_parameters(struct str s)
+{
+    while (s.len) {
+        size_t end = str_index(s, ';');
+
+        if (str_index(str_trim(str_head(s, end)), '=') >= str_trim(str_head(s, end)).len)
+            return false;
+        s = str_skip(s, MIN(end + 1, s.len));
+    }
+    return true;
+}
+
+bool body_is_json(struct str content_type)
+{
+    size_t end = str_index(content_type, ';');
+    struct str type = str_trim(str_head(content_type, end));
+    size_t slash = str_index(type, '/');
+    struct str kind = str_skip(type, MIN(slash + 1, type.len));
+    struct str tail = str_skip(kind, kind.len > 5 ? kind.len - 5 : 0);
+
+    return str_eq_nocase(str_head(type, slash), STR("application")) &&
+           (str_eq_nocase(kind, STR("json")) ||
+            (kind.len > 5 && str_eq_nocase(tail, STR("+json")))) &&
+           are_parameters(str_skip(content_type, MIN(end + 1, content_type.len)));
+}

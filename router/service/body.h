@@ -46,6 +46,10 @@ struct body_field {
     bool required;
 };
 
+/* Whether a body with this content-type is to be taken for JSON: application/json or application/…+json, with
+ * parameters or without. */
+bool body_is_json(struct str content_type);
+
 enum { BODY_NOT_JSON = 1 }; /* outcome: the text is no JSON at all; @e says why */
 
 /*

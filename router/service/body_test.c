@@ -112,8 +112,35 @@ static void test_names_what_is_wrong(void **state)
     }
 }
 
+/* What 1.6.1 takes, and what it answers 415. */
+static void test_knows_content_types_of_json(void **state)
+{
+    static const char *const json[] = {"application/json", "application/json; charset=utf-8",
+                                       "application/ld+json", "Application/JSON",
+                                       "application/cloud+json;a=b"};
+    static const char *const other[] = {"",
+                                        "json",
+                                        "text/plain",
+                                        "text/json",
+                                        "application/x-www-form-urlencoded",
+                                        "application/json;x",
+                                        "application/json; a=b; x",
+                                        "application/+json",
+                                        "application/jsonx",
+                                        "application/",
+                                        "application"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(json); i++)
+        if (!body_is_json(str_from(json[i])))
+            fail_msg("%s is JSON", json[i]);
+    for (size_t i = 0; i < ARRAY_LEN(other); i++)
+        if (body_is_json(str_from(other[i])))
+            fail_msg("%s is not JSON", other[i]);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_reads_every_type), T(test_absent_and_null_are_the_same),
-                    T(test_names_what_is_wrong));
+                    T(test_names_what_is_wrong), T(test_knows_content_types_of_json));
 }

@@ -94,6 +94,21 @@ void kv_groups_done(struct kv_groups *gs)
         gs->by_key = strmap_free_with(gs->by_key, group_free);
 }
 
+/* One that nobody serves any more; false when there is none. */
+static bool drop_an_empty_one(struct kv_groups *gs)
+{
+    struct str key;
+    size_t at = 0;
+    void *group;
+
+    while (strmap_next(gs->by_key, &at, &key, &group))
+        if (((struct kv_group *)group)->n_workers == 0) {
+            kv_groups_drop(gs, group);
+            return true;
+        }
+    return false;
+}
+
 static char *key_of(struct str model, struct str name)
 {
     return xasprintf("%.*s:%.*s", STR_ARG(model), STR_ARG(name));
@@ -116,7 +131,7 @@ int kv_groups_need(struct kv_groups *gs, struct str model, struct str name, uint
                        "block_size mismatch for model=%.*s routing_group=%.*s: "
                        "existing=%" PRIu32 " requested=%" PRIu32,
                        STR_ARG(model), STR_ARG(name), g->block_size, block_size);
-    if (!g && strmap_len(gs->by_key) >= KV_GROUPS_MAX)
+    if (!g && strmap_len(gs->by_key) >= KV_GROUPS_MAX && !drop_an_empty_one(gs))
         return err_set(e, -ENOSPC, "more than %d models and routing groups", KV_GROUPS_MAX);
     if (!g) {
         g = xcalloc(1, sizeof(*g));

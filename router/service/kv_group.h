@@ -54,7 +54,8 @@ void kv_groups_init(struct kv_groups *gs, const struct route_conf *route,
 void kv_groups_done(struct kv_groups *gs); /* bookings must have been released */
 /* NULL when there is none. */
 struct kv_group *kv_groups_find(const struct kv_groups *gs, struct str model, struct str name);
-/* As kv_groups_find(), made if missing. -EEXIST: it has another block size; -ENOSPC: no room. */
+/* As kv_groups_find(), made if missing, where there is no room for one in the place of one without workers.
+ * -EEXIST: it has another block size; -ENOSPC: no room. */
 MUST_CHECK int kv_groups_need(struct kv_groups *gs, struct str model, struct str name,
                               uint32_t block_size, struct kv_group **ret, struct err *e);
 /* Frees it. */

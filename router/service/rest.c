@@ -108,8 +108,11 @@ static void dispatch(struct http_exchange *x, void *arg)
     struct rest *r = arg;
     const struct http1_request *rq = http_request(x);
     AUTO(arena_free) struct arena *arena = arena_new();
-    struct rest_call c = {
-        .query = rq->query, .body = rq->body, .content_type = "application/json", .arena = arena};
+    struct rest_call c = {.query = rq->query,
+                          .body = rq->body,
+                          .is_json = body_is_json(http1_header_get(rq, "content-type")),
+                          .content_type = "application/json",
+                          .arena = arena};
     uint64_t start_ns = clock_now_ns();
     const char *known;
     const struct rest_route *route = find_route(r, rq, &c.name, &known);
@@ -261,11 +264,21 @@ int rest_ok(struct rest_call *c, int status)
     return status;
 }
 
+int rest_expect_json(struct rest_call *c)
+{
+    return c->is_json
+               ? 0
+               : rest_error(c, 415, "Expected request with `Content-Type: application/json`");
+}
+
 int rest_body(struct rest_call *c, const struct body_field *table, size_t n, void *into)
 {
     struct err e;
-    int r = body_parse(c->arena, c->body, table, n, into, &e);
+    int r = rest_expect_json(c);
 
+    if (r)
+        return r;
+    r = body_parse(c->arena, c->body, table, n, into, &e);
     if (r == 0)
         return 0;
     return rest_error(c, r == BODY_NOT_JSON ? 400 : 422, "%s: %s",

@@ -28,6 +28,7 @@ struct rest;
 struct rest_call {
     struct str name; /* what stands for {} in the path, percent-decoded */
     struct str query, body;
+    bool is_json;         /* by its content-type */
     struct str model;     /* that it is about, for the access log; set by the handler */
     struct json_put json; /* the answer, on `out` */
     struct buf out;
@@ -73,6 +74,8 @@ void rest_stop(struct rest *r, loop_fn stopped, void *arg);
 int rest_error(struct rest_call *c, int status, const char *format, ...) PRINTF_LIKE(3, 4);
 /* {"status":"ok"}; returns @status. */
 int rest_ok(struct rest_call *c, int status);
+/* 0, or 415 with the error written: the body does not say that it is JSON. */
+int rest_expect_json(struct rest_call *c);
 /* Reads the body. 0, or the status of the error that was written. */
 int rest_body(struct rest_call *c, const struct body_field *table, size_t n, void *into);
 /* Value of a query parameter, STR_NULL when absent; lives as long as the call. */

@@ -84,9 +84,9 @@ static int find_group(struct choice *ch)
     if (!b->routing_group.ptr)
         b->routing_group = STR("default");
     ch->group = kv_groups_find(&ch->s->groups, b->model_name, b->routing_group);
-    if (ch->group)
+    if (ch->group && ch->group->n_workers)
         return 0;
-    if (strmap_len(ch->s->groups.by_key) == 0)
+    if (select_workers_schedulable(ch->s) == 0)
         return rest_error(ch->c, 503, "no schedulable workers are available");
     return rest_error(ch->c, 503, "no schedulable workers for model=%.*s routing_group=%.*s",
                       STR_ARG(b->model_name), STR_ARG(b->routing_group));

@@ -185,20 +185,33 @@ static void put_group_loads(struct json_put *j, struct arena *a, const struct kv
     json_put_object_end(j);
 }
 
+static int by_names(const void *a, const void *b)
+{
+    const struct kv_group *x = *(struct kv_group *const *)a, *y = *(struct kv_group *const *)b;
+    int order = strcmp(x->model, y->model);
+
+    return order ? order : strcmp(x->name, y->name);
+}
+
 int select_loads(void *state, struct rest_call *c)
 {
     struct select_state *s = state;
     struct str model = rest_query(c, "model_name"), name = rest_query(c, "routing_group"), key;
+    struct kv_group **all =
+        arena_alloc(c->arena, (strmap_len(s->groups.by_key) + 1) * sizeof(struct kv_group *));
+    size_t at = 0, n = 0;
     void *group;
-    size_t at = 0;
 
-    json_put_array(&c->json);
     while (strmap_next(s->groups.by_key, &at, &key, &group)) {
-        const struct kv_group *g = group;
+        struct kv_group *g = group;
 
         if ((!model.ptr || str_is(model, g->model)) && (!name.ptr || str_is(name, g->name)))
-            put_group_loads(&c->json, c->arena, g);
+            all[n++] = g;
     }
+    qsort(all, n, sizeof(all[0]), by_names);
+    json_put_array(&c->json);
+    for (size_t i = 0; i < n; i++)
+        put_group_loads(&c->json, c->arena, all[i]);
     json_put_array_end(&c->json);
     return 200;
 }

@@ -40,13 +40,9 @@ static int on_dump(void *state, struct rest_call *c)
 static int on_metrics(void *state, struct rest_call *c)
 {
     struct select_state *s = state;
-    size_t n = 0, at = 0;
-    uint64_t id, worker;
 
-    while (map64_next(&s->workers, &at, &id, &worker))
-        n += ((struct select_worker *)(uintptr_t)worker)->group != NULL;
     metric_set(s->gauge_workers, (double)s->workers.len);
-    metric_set(s->gauge_schedulable, (double)n);
+    metric_set(s->gauge_schedulable, (double)select_workers_schedulable(s));
     metric_set(s->gauge_reservations, (double)strmap_len(s->reservations));
     metric_set(s->gauge_pending, (double)selection_cache_stats(s->pending).entries);
     kv_groups_sample(&s->groups);

@@ -82,6 +82,7 @@ int select_workers_get(void *state, struct rest_call *c);
 int select_ready(void *state, struct rest_call *c);
 /* NULL when there is none of that id, or it cannot be chosen. */
 struct select_worker *select_worker_schedulable(const struct select_state *s, uint64_t id);
+size_t select_workers_schedulable(const struct select_state *s);
 void select_workers_free_all(struct select_state *s);
 
 /* --- select_requests.c: choosing --- */

@@ -29,8 +29,7 @@ static void detach(struct select_state *s, struct select_worker *w)
         return;
     select_reservations_drop_worker(s, w->spec.worker_id.v);
     kv_group_remove_worker(g, w->spec.worker_id.v);
-    if (--g->n_workers == 0)
-        kv_groups_drop(&s->groups, g);
+    g->n_workers--; /* without any it stays, as in 1.6.1, and so do its sizes */
 }
 
 static int start_listeners(struct select_state *s, struct select_worker *w, struct err *e)
@@ -144,6 +143,16 @@ struct select_worker *select_worker_schedulable(const struct select_state *s, ui
     return w && w->group ? w : NULL;
 }
 
+size_t select_workers_schedulable(const struct select_state *s)
+{
+    uint64_t id, worker;
+    size_t at = 0, n = 0;
+
+    while (map64_next(&s->workers, &at, &id, &worker))
+        n += ((struct select_worker *)(uintptr_t)worker)->group != NULL;
+    return n;
+}
+
 /* The spec of a worker becomes @spec, in @take_arena. What both mean the same goes on undisturbed. */
 static void replace_spec(struct select_state *s, struct select_worker *w, struct arena *take_arena,
                          const struct worker_spec *spec)
@@ -191,6 +200,7 @@ static void put_worker(struct json_put *j, const struct select_worker *w, const 
     json_put_object_end(j);
 }
 
+/* The status of an error that was written. */
 static int spec_error(struct rest_call *c, int r, const struct err *e)
 {
     return rest_error(c, r == BODY_NOT_JSON ? 400 : 422, "the body is no worker: %s", e->text);
@@ -199,12 +209,16 @@ static int spec_error(struct rest_call *c, int r, const struct err *e)
 int select_workers_post(void *state, struct rest_call *c)
 {
     struct select_state *s = state;
-    struct arena *a = arena_new();
     struct worker_spec spec;
     struct select_worker *w;
+    struct arena *a;
     struct err e;
-    int r = worker_spec_parse(a, c->body, &spec, &e);
+    int r = rest_expect_json(c);
 
+    if (r != 0)
+        return r;
+    a = arena_new();
+    r = worker_spec_parse(a, c->body, &spec, &e);
     if (r != 0) {
         arena_free(a);
         return spec_error(c, r, &e);
@@ -234,7 +248,7 @@ static struct select_worker *named_worker(struct select_state *s, struct rest_ca
     return w;
 }
 
-/* As in 1.6.1 the body is looked at first, and a worker_id in it changes nothing. */
+/* As in 1.6.1 the body is looked at first, and what names the worker or its group changes nothing. */
 int select_workers_patch(void *state, struct rest_call *c)
 {
     struct select_state *s = state;
@@ -242,8 +256,11 @@ int select_workers_patch(void *state, struct rest_call *c)
     struct select_worker *w;
     struct arena *a;
     struct err e;
-    int status = 0, r = worker_spec_patch(c->arena, c->body, &spec, &e);
+    int status = rest_expect_json(c), r;
 
+    if (status)
+        return status;
+    r = worker_spec_patch(c->arena, c->body, &spec, &e);
     if (r != 0)
         return spec_error(c, r, &e);
     w = named_worker(s, c, &status);
@@ -257,6 +274,9 @@ int select_workers_patch(void *state, struct rest_call *c)
         return spec_error(c, r, &e);
     }
     spec.worker_id = w->spec.worker_id;
+    spec.model_name = (struct str){arena_strdup(a, w->spec.model_name), w->spec.model_name.len};
+    spec.routing_group =
+        (struct str){arena_strdup(a, w->spec.routing_group), w->spec.routing_group.len};
     replace_spec(s, w, a, &spec);
     put_worker(&c->json, w, NULL);
     return 200;
@@ -311,19 +331,9 @@ int select_workers_get(void *state, struct rest_call *c)
     return 200;
 }
 
-static size_t count_schedulable(const struct select_state *s)
-{
-    uint64_t id, worker;
-    size_t at = 0, n = 0;
-
-    while (map64_next(&s->workers, &at, &id, &worker))
-        n += ((struct select_worker *)(uintptr_t)worker)->group != NULL;
-    return n;
-}
-
 int select_ready(void *state, struct rest_call *c)
 {
-    size_t n = count_schedulable(state);
+    size_t n = select_workers_schedulable(state);
 
     json_put_object(&c->json);
     json_put_key(&c->json, "ready");

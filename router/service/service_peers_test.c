@@ -128,7 +128,7 @@ static int call(int (*route)(struct service_peers *, struct rest_call *), struct
                 const char *body, const char *want)
 {
     AUTO(arena_free) struct arena *a = arena_new();
-    struct rest_call c = {.body = str_from(body), .arena = a};
+    struct rest_call c = {.is_json = true, .body = str_from(body), .arena = a};
     int status;
 
     c.json = json_put_on(&c.out);
