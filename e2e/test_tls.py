@@ -176,14 +176,14 @@ def test_a_nats_that_is_not_trusted(nats, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["--tls-cert-path", "x"], ["--tls-key-path", "x"], ["--tls-client-ca-cert-path", "x"],
-                                   ["--tcp-tls-cert-path", "x"], ["--tcp-tls-client-ca-cert-path", "x"],
+                                   ["--response-plane", "quic"], ["--tcp-tls-cert-path", "x"], ["--tcp-tls-client-ca-cert-path", "x"],
                                    ["--tcp-tls-client-cert-path", "x", "--tcp-tls-client-key-path", "x"],
                                    ["--nats-tls-client-cert-path", "x"], ["--nats-tls-client-key-path", "x"], ["--nats-tls-insecure"]])
-def test_half_a_configuration_is_refused(tmp_path, flags):
+def test_what_cannot_be_done_is_refused(tmp_path, flags):
     with Stack(tmp_path, events=False) as stack:
         front = stack.start("front", [program("dynamo-frontend"), *flags])
         until("it has given up", lambda: not front.alive())
-        assert front.popen.returncode != 0 and "tls-" in front.log()
+        assert front.popen.returncode != 0 and re.search("tls-|response plane quic is not supported", front.log())
 
 
 class Plane(Stack):
@@ -285,3 +285,20 @@ def test_a_caller_that_is_not_known(plane):
         plane.serve(front, **plane.environment("frontend"))
         until("the model is listed", plane.is_listed)
         assert plane.request("POST", CHAT, plane.body("Hello")).status == 503
+
+
+def test_answers_over_quic(plane):
+    """1.6.1's other response plane: who wants it is told at once that it is not to be had."""
+    quic = plane.environment("frontend", serves=False, trusts=False, DYN_RESPONSE_PLANE="quic")
+    ours = plane.worker("ours", **plane.environment("worker", serves=False, trusts=False))
+    plane.serve("theirs", **quic)
+    until("the model is listed", plane.is_listed)
+    answer = plane.request("POST", CHAT, plane.body("Hello"), timeout=30)
+    assert answer.status in (500, 503), answer.body
+    assert ours.stop() == 0
+    plane.front.stop()
+    plane.worker("theirs", **quic)
+    plane.serve("ours", **plane.environment("frontend", serves=False, trusts=False))
+    until("the model is listed", plane.is_listed)
+    answer = plane.request("POST", CHAT, plane.body("Hello"))
+    assert answer.status == 503 and b"response plane mismatch" in answer.body

@@ -110,7 +110,7 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "NATS_TLS_INSECURE", NULL, CONF_BOOL, AT(nats_tls_unverified), "false", 0, 0, NULL, "take any server for NATS"},
     {NULL, NULL, "NATS_TLS_CLIENT_CERT_PATH", NULL, CONF_STR, AT(nats_tls_cert), NULL, 0, 0, NULL, "PEM certificate that NATS is shown"},
     {NULL, NULL, "NATS_TLS_CLIENT_KEY_PATH", NULL, CONF_STR, AT(nats_tls_key), NULL, 0, 0, NULL, "PEM file of its key"},
-#include "router/wire/plane_tls_options.inc"
+#include "router/wire/plane_options.inc"
     {NULL, NULL, "DYN_SYSTEM_PORT", NULL, CONF_STR, AT(system_port_text), "-1", 0, 0, NULL,
      "port of /health, /live, /metrics; -1 = none, 0 = a free one, at most 32767"},
     {NULL, NULL, "DYN_SELF_HOST_METADATA", NULL, CONF_BOOL, AT(self_host_metadata), "false", 0, 0, NULL,
@@ -403,6 +403,8 @@ int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
         r = choose_planes(ret, e);
     if (r == 0)
         r = plane_tls_check(&ret->plane_tls, e);
+    if (r == 0)
+        r = response_plane_check(ret->response_plane, e);
     return r;
 }
 

@@ -46,6 +46,7 @@ struct mocker_conf {
     char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
     bool nats_tls_unverified;
     struct plane_tls_conf plane_tls;
+    int response_plane; /* enum response_plane */
     char *system_port_text, *system_host, *tcp_host;
     uint64_t tcp_port, tcp_message_max, tcp_pool_size, grace_ms;
     char *pod_name, *pod_uid, *pod_namespace;

@@ -104,6 +104,8 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
         {"--publish-as", "endpoint", "DYN_LOCAL_INDEXER", "false", "local indexer"},
         {"--store-kv", "mem", NULL, NULL, "mem"},
         {"--request-plane", "pigeon", NULL, NULL, "request-plane"},
+        {"--response-plane", "quic", NULL, NULL, "response plane quic"},
+        {NULL, NULL, "DYN_TCP_TLS_KEY_PATH", "x", "--tcp-tls-cert-path"},
         {"--watermark", "1.5", NULL, NULL, "watermark"},
         {"--block-size", "0", NULL, NULL, "block-size"},
         {"--extra-engine-args", "/nonexistent.json", NULL, NULL, "nonexistent"},

@@ -54,7 +54,7 @@ static const struct conf_field FIELDS[] = {
      .help = "port to listen on, 0 = a free one"},
 #include "router/frontend/frontend_conf_api.inc"
 #include "router/frontend/frontend_conf_tls.inc"
-#include "router/wire/plane_tls_options.inc"
+#include "router/wire/plane_options.inc"
     {.flag = "namespace",
      .env = "DYN_NAMESPACE",
      .type = CONF_STR,

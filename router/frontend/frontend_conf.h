@@ -68,6 +68,7 @@ struct frontend_conf {
     char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
     bool nats_tls_unverified;
     struct plane_tls_conf plane_tls;
+    int response_plane; /* enum response_plane */
     char *pod_name, *pod_uid, *pod_namespace, *pod_ip, *tcp_rpc_host;
     uint64_t connect_ms, ack_ms, nats_ack_ms, http_ack_ms, call_home_ms, first_token_ms, gap_ms;
     uint64_t pool_max;

@@ -140,6 +140,8 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
         r = err_set(e, -EINVAL, "--tls-client-ca-cert-path needs --tls-cert-path");
     if (r == 0)
         r = plane_tls_check(&ret->plane_tls, e);
+    if (r == 0)
+        r = response_plane_check(ret->response_plane, e);
     if (r == 0 && !ret->nats_tls_cert != !ret->nats_tls_key)
         r = err_set(e, -EINVAL,
                     "--nats-tls-client-cert-path and --nats-tls-client-key-path need each other");

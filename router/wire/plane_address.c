@@ -9,6 +9,18 @@
 const char *const PLANE_WORDS[] = {
     [PLANE_TCP] = "tcp", [PLANE_NATS] = "nats", [PLANE_HTTP] = "http", [PLANE_KINDS] = NULL};
 
+const char *const RESPONSE_PLANE_WORDS[] = {"tcp", "quic", NULL};
+
+int response_plane_check(int kind, struct err *e)
+{
+    if (kind == RESPONSE_TCP)
+        return 0;
+    return err_set(
+        e, -ENOTSUP,
+        "response plane %s is not supported: use tcp, here and at those on the other side",
+        RESPONSE_PLANE_WORDS[kind]);
+}
+
 #define NATS_SCHEME "nats:"
 
 void plane_address_put(struct buf *out, enum plane_kind kind, struct str address,

@@ -26,6 +26,10 @@ enum { PLANE_KINDS = PLANE_HTTP + 1 };
 /* "tcp", "nats", "http", NULL: the words of DYN_REQUEST_PLANE, in the order of enum plane_kind. */
 extern const char *const PLANE_WORDS[];
 
+/* "tcp", "quic", NULL: the words of DYN_RESPONSE_PLANE. */
+enum response_plane { RESPONSE_TCP, RESPONSE_QUIC };
+extern const char *const RESPONSE_PLANE_WORDS[];
+
 struct plane_address {
     enum plane_kind kind;
     char ip[PLANE_IP_SIZE]; /* of tcp: numeric, without brackets */
@@ -37,5 +41,7 @@ struct plane_address {
 /* The text for what an Endpoint record says. */
 void plane_address_put(struct buf *out, enum plane_kind kind, struct str address,
                        struct str endpoint);
+/* -ENOTSUP, in words, of a plane that this project cannot speak. */
+MUST_CHECK int response_plane_check(int kind, struct err *e);
 /* A leading "tcp://" is skipped. -EINVAL in words; host names are not resolved here. */
 MUST_CHECK int plane_address_parse(struct str text, struct plane_address *ret, struct err *e);

@@ -216,8 +216,22 @@ static int request_parse(struct plane_request *rq, struct plane_address *ret_hom
     return r;
 }
 
-const char *plane_server_refusal(struct plane_server *s)
+/* The control message is read as a whole once the request is taken; this word is of every one that can be. */
+static bool is_answered_by_tcp(struct str payload)
 {
+    struct two_part m;
+    size_t used;
+
+    return two_part_decode(payload, payload.len, &m, &used, NULL) != 0 ||
+           str_has(m.header, STR("\"tcp_server\""));
+}
+
+const char *plane_server_refusal(struct plane_server *s, struct str payload)
+{
+    if (!is_answered_by_tcp(payload)) {
+        s->stats.bad_requests++;
+        return "Server unavailable: response plane mismatch: this worker answers over tcp";
+    }
     if (s->stats.running < s->conf.running_max)
         return NULL;
     s->stats.overloaded++;

@@ -7,7 +7,8 @@
  * several workers of a process share one server; over HTTP, whose URLs name no instance, each
  * endpoint has one handler. A request is acknowledged before its handler runs, and the handler runs when
  * the connection home stands. A request that cannot be parsed, or whose home cannot be reached, is
- * dropped silently after its ack, as the reference does. One loop; all calls on its thread.
+ * dropped silently after its ack, as the reference does; one that is to be answered on another
+ * response plane is refused instead of acknowledged. One loop; all calls on its thread.
  */
 #pragma once
 

@@ -21,7 +21,7 @@ static void on_request(struct http_exchange *x, void *arg)
         http_respond(x, 404, "text/plain; charset=utf-8", STR("Endpoint not found"));
         return;
     }
-    refusal = plane_server_refusal(s);
+    refusal = plane_server_refusal(s, rq->body);
     if (!refusal) {
         const struct trace_headers trace = {.parent = http1_header_get(rq, "traceparent"),
                                             .state = http1_header_get(rq, "tracestate"),

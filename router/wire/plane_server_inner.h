@@ -38,7 +38,7 @@ struct plane_server {
 /* --- plane_server.c --------------------------------------------------------------------------- */
 
 /* Why no request is taken now; NULL = it is, by plane_server_begin() once it is acknowledged. */
-const char *plane_server_refusal(struct plane_server *s);
+const char *plane_server_refusal(struct plane_server *s, struct str payload);
 /* Copies @payload and @trace. */
 void plane_server_begin(struct plane_server *s, const struct plane_handler *h, struct str payload,
                         const struct trace_headers *trace);

@@ -12,9 +12,9 @@ static void on_request(void *arg, const struct nats_message *m)
     const struct plane_handler *h = arg;
     struct plane_server *s = h->server;
     AUTO(mem_free) char *reply = str_dup(m->reply);
-    const char *refusal = plane_server_refusal(s);
+    const char *refusal = plane_server_refusal(s, m->payload);
 
-    if (m->reply.len) /* an empty one is the acknowledgement, before anything is read */
+    if (m->reply.len) /* an empty one is the acknowledgement */
         (void)nats_link_publish(s->conf.nats, reply, refusal ? str_from(refusal) : STR_NULL);
     if (!refusal) {
         const struct trace_headers trace = {.parent = nats_message_header(m, "traceparent"),

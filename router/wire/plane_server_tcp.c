@@ -61,7 +61,7 @@ static void frame_serve(struct server_conn *k, const struct tcp_frame *f)
         ack(k, "Unknown endpoint: ", f->path);
         return;
     }
-    refusal = plane_server_refusal(s);
+    refusal = plane_server_refusal(s, f->payload);
     ack(k, refusal ? refusal : "", STR_NULL);
     if (refusal)
         return;

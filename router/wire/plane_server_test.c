@@ -3,6 +3,7 @@
  * The server against bytes that no client of ours sends; requests are plane_test.c's.
  */
 #include "router/wire/plane_server.h"
+#include "router/wire/tcp_frame.h"
 
 #include "lib/base/log.h"
 #include "lib/base/test.h"
@@ -122,6 +123,29 @@ static void test_unusable_request(void **state)
     rig_done(&rig);
 }
 
+/* As 1.6.1's frontend asks with --response-plane quic: refused, or it would wait without an end. */
+static void test_another_response_plane(void **state)
+{
+    static const char control[] =
+        "{\"id\":\"a\",\"request_type\":\"single_in\",\"response_type\":\"many_out\",\"connection_"
+        "info\":"
+        "{\"transport\":\"quic-response\",\"info\":\"{\\\"address\\\":\\\"127.0.0.1:1\\\"}\"}}";
+    const struct plane_server_conf conf = {.host = "127.0.0.1"};
+    AUTO(buf_done) struct buf frame = BUF_NULL;
+    struct rig rig;
+    struct err e;
+
+    (void)state;
+    rig_init(&rig, &conf);
+    EXPECT_OK(tcp_frame_put(&frame, STR("a/g"), STR("{}"), STR(control), STR("{}"), &e), &e);
+    connect_to(&rig);
+    tcp_write(rig.conn, buf_str(&frame));
+    LOOP_UNTIL(rig.loop, str_has(buf_str(&rig.answer), STR("Server unavailable: response plane")));
+    assert_int_equal(plane_server_stats(rig.server).requests, 0);
+    assert_int_equal(plane_server_stats(rig.server).bad_requests, 1);
+    rig_done(&rig);
+}
+
 static void test_connection_limit(void **state)
 {
     const struct plane_server_conf conf = {.host = "127.0.0.1", .connections_max = 1};
@@ -141,5 +165,6 @@ static void test_connection_limit(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_garbage), T(test_unusable_request), T(test_connection_limit));
+    return TEST_RUN(T(test_garbage), T(test_unusable_request), T(test_another_response_plane),
+                    T(test_connection_limit));
 }
