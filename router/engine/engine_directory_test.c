@@ -15,7 +15,7 @@ enum { PERIOD_MS = 10 };
 /* An engine, as a few fixed texts. */
 struct fake {
     struct http_server *server;
-    const char *models, *metrics;
+    const char *models, *metrics, *sources;
     bool tokenizes;
 };
 
@@ -26,7 +26,7 @@ struct rig {
     struct fake one, other;
     char log[1024];           /* what was told: "+m" a model, "+w" a worker of it, "-w", "-m" */
     struct stock_engine last; /* of the last worker; its strings as below */
-    char last_model[64];
+    char last_model[64], last_events[64], last_replay[64];
     uint32_t last_block_size, last_context;
     uint64_t last_blocks, n_loads, running;
 };
@@ -45,6 +45,13 @@ static void on_metrics(struct http_exchange *x, void *arg)
     http_respond(x, f->metrics ? 200 : 404, "text/plain", str_from(f->metrics));
 }
 
+static void on_sources(struct http_exchange *x, void *arg)
+{
+    const struct fake *f = arg;
+
+    http_respond(x, f->sources ? 200 : 404, "application/json", str_from(f->sources));
+}
+
 static void on_tokenize(struct http_exchange *x, void *arg)
 {
     const struct fake *f = arg;
@@ -57,6 +64,7 @@ static void fake_start(struct rig *rig, struct fake *f, uint16_t port)
 {
     static const struct http_route routes[] = {{"GET", "/v1/models", on_models, 0},
                                                {"GET", "/metrics", on_metrics, 0},
+                                               {"GET", "/kv_event_sources", on_sources, 0},
                                                {"POST", "/tokenize", on_tokenize, 0}};
     const struct http_server_conf conf = {.host = "127.0.0.1",
                                           .port = port,
@@ -84,6 +92,10 @@ static void on_event(void *arg, const struct instances_event *ev)
         return;
     rig->last = *ev->worker->engine;
     (void)snprintf(rig->last_model, sizeof(rig->last_model), "%s", ev->worker->engine->model);
+    (void)snprintf(rig->last_events, sizeof(rig->last_events), "%s",
+                   rig->last.events ? rig->last.events : "none");
+    (void)snprintf(rig->last_replay, sizeof(rig->last_replay), "%s",
+                   rig->last.replay ? rig->last.replay : "none");
     rig->last_block_size = ev->worker->card->kv_cache_block_size;
     rig->last_context = ev->worker->card->context_length;
     rig->last_blocks = ev->worker->card->total_kv_blocks;
@@ -209,6 +221,29 @@ static void test_options_come_first(void **state)
     close_rig(&rig);
 }
 
+/* On a host that other engines share, too. */
+static void test_engines_say_where_their_events_are(void **state)
+{
+    static const char metrics[] = "vllm:cache_config_info{block_size=\"32\"} 1\n";
+    struct rig rig;
+
+    (void)state;
+    open_rig(&rig);
+    rig.one.models = "{\"data\":[{\"id\":\"a\"}]}";
+    rig.one.metrics = rig.other.metrics = metrics;
+    rig.one.sources = "{\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\","
+                      "\"endpoint\":\"tcp://*:7\",\"replay_endpoint\":\"tcp://*:8\"}}";
+    start(&rig, "", true);
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a "));
+    assert_string_equal(rig.last_events, "tcp://127.0.0.1:7");
+    assert_string_equal(rig.last_replay, "tcp://127.0.0.1:8");
+    rig.other.sources = "{}";
+    rig.other.models = "{\"data\":[{\"id\":\"b\"}]}";
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a +m:b +w:b "));
+    assert_string_equal(rig.last_events, "none");
+    close_rig(&rig);
+}
+
 static void test_refuses_what_is_no_url(void **state)
 {
     struct engine_directory *d;
@@ -228,5 +263,6 @@ static void test_refuses_what_is_no_url(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_found_and_asked), T(test_lost_and_back_and_another),
-                    T(test_options_come_first), T(test_refuses_what_is_no_url));
+                    T(test_options_come_first), T(test_engines_say_where_their_events_are),
+                    T(test_refuses_what_is_no_url));
 }

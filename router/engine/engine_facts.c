@@ -262,6 +262,49 @@ bool engine_events_config_read(struct str json, uint16_t *ret_events, uint16_t *
     return *ret_events != 0;
 }
 
+/* A port of this rank, as that of rank 0; 0 when it cannot be one. */
+static uint16_t port_of_first(uint16_t port, uint64_t rank)
+{
+    return port > rank ? (uint16_t)(port - rank) : 0;
+}
+
+/* False: another rank has said otherwise. */
+static bool read_source(struct str rank, struct str config, struct engine_event_sources *s)
+{
+    uint16_t events = 0, replay = 0;
+    uint64_t n;
+
+    if (!str_parse_u64(rank, &n) || n >= ENGINE_RANKS_MAX)
+        return false;
+    if (!engine_events_config_read(config, &events, &replay))
+        return true;
+    events = port_of_first(events, n);
+    replay = port_of_first(replay, n);
+    if (!events || (s->has_events && (s->events_port != events || s->replay_port != replay)))
+        return false;
+    *s = (struct engine_event_sources){true, events, replay};
+    return true;
+}
+
+int engine_event_sources_read(struct str json, struct engine_event_sources *ret, struct err *e)
+{
+    struct engine_event_sources s = {.has_events = false};
+    struct str rank, config;
+    struct json_pull p;
+
+    json_pull_init(&p, json);
+    if (json_pull_peek(&p) != JSON_KIND_OBJECT || !json_pull_object(&p))
+        return err_set(e, -EINVAL, "event sources: no JSON object");
+    while (json_pull_key(&p, &rank) && json_pull_skip(&p, &config))
+        if (!read_source(rank, config, &s))
+            return err_set(e, -EINVAL, "event sources: rank %.*s has a port of its own",
+                           (int)MIN(rank.len, (size_t)16), rank.ptr);
+    if (json_pull_end(&p, e) < 0)
+        return err_wrap(e, -EINVAL, "event sources");
+    *ret = s;
+    return 0;
+}
+
 int engine_server_info_read(struct str json, struct engine_server_info *ret, struct err *e)
 {
     struct str config = json_pull_member(json, "kv_events_config");

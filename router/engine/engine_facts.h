@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What engines tell of themselves over HTTP: /v1/models, /metrics (vLLM's and SGLang's names),
- * SGLang's /server_info. Foreign text: bounded, fuzzed. Pure.
+ * SGLang's /server_info, vLLM's /kv_event_sources. Foreign text: bounded, fuzzed. Pure.
  */
 #pragma once
 
@@ -68,3 +68,16 @@ MUST_CHECK int engine_server_info_read(struct str json, struct engine_server_inf
  */
 MUST_CHECK bool engine_events_config_read(struct str json, uint16_t *ret_events,
                                           uint16_t *ret_replay);
+
+/* Where events of an engine are: ports of rank 0, from which those of other ranks count up. */
+struct engine_event_sources {
+    bool has_events;
+    uint16_t events_port, replay_port; /* replay: 0 = none */
+};
+
+/*
+ * Of vLLM 0.31 and later: {"0":{…as above…},"1":…}, by rank; an engine without events has none, or
+ * says so of each. -EINVAL: it is no object of ranks, or their ports do not count up.
+ */
+MUST_CHECK int engine_event_sources_read(struct str json, struct engine_event_sources *ret,
+                                         struct err *e);

@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct str text = str_slice(data, size);
     AUTO(engine_models_done) struct engine_models m = {.n = 0};
     struct engine_server_info in;
+    struct engine_event_sources s;
     struct engine_load_report r;
     uint32_t ids[4];
     struct err e;
@@ -29,5 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(engine_tokens_read(text, ids, ARRAY_LEN(ids)) <= ARRAY_LEN(ids));
     if (engine_server_info_read(text, &in, &e) == 0)
         assert(in.page_size <= 65536 && in.dp_size <= ENGINE_RANKS_MAX);
+    if (engine_event_sources_read(text, &s, &e) == 0)
+        assert(s.has_events == (s.events_port != 0));
     return 0;
 }

@@ -109,6 +109,51 @@ static void test_events_config(void **state)
     }
 }
 
+/* The first is what vLLM 0.32.0 said. */
+static void test_event_sources(void **state)
+{
+    static const char vllm[] =
+        "{\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":"
+        "\"tcp://*:15557\",\"replay_endpoint\":\"tcp://*:15558\",\"buffer_steps\":10000,"
+        "\"hwm\":100000,\"max_queue_size\":100000,\"topic\":\"\"}}";
+    static const struct {
+        const char *json;
+        bool has;
+        uint16_t events, replay;
+    } cases[] = {
+        {vllm, true, 15557, 15558},
+        {"{\"1\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:6\",\"replay_endpoint\":null},"
+         "\"0\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:5\",\"replay_endpoint\":null}}",
+         true, 5, 0},
+        {"{\"3\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://10.0.0.7:5560\","
+         "\"replay_endpoint\":\"tcp://10.0.0.7:5570\"}}",
+         true, 5557, 5567},
+        {"{\"0\":{\"enable_kv_cache_events\":false,\"publisher\":\"null\"}}", false, 0, 0},
+        {"{}", false, 0, 0},
+    };
+    static const char *const bad[] = {"",
+                                      "null",
+                                      "[]",
+                                      "{\"x\":{}}",
+                                      "{\"64\":{}}",
+                                      "{\"0\":{}",
+                                      "{\"0\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:5\"},"
+                                      "\"1\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:9\"}}"};
+    struct engine_event_sources s;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        EXPECT_OK(engine_event_sources_read(str_from(cases[i].json), &s, &e), &e);
+        assert_int_equal(s.has_events, cases[i].has);
+        assert_int_equal(s.events_port, cases[i].events);
+        assert_int_equal(s.replay_port, cases[i].replay);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (engine_event_sources_read(str_from(bad[i]), &s, &e) == 0)
+            fail_msg("taken: %s", bad[i]);
+}
+
 static void test_tokens(void **state)
 {
     uint32_t ids[2];
@@ -148,5 +193,6 @@ static void test_server_info(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_models), T(test_load_of_vllm), T(test_load_of_sglang),
-                    T(test_events_config), T(test_tokens), T(test_server_info));
+                    T(test_events_config), T(test_event_sources), T(test_tokens),
+                    T(test_server_info));
 }

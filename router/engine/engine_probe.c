@@ -32,6 +32,8 @@ struct engine_probe {
     struct engine_models models;
     struct engine_load_report load;
     struct engine_server_info info;
+    struct engine_event_sources sources;
+    bool told_sources; /* it has said where its events are, or that it has none */
     bool tokenizes;
     uint32_t sample[ENGINE_SAMPLE_MAX];
     size_t n_sample;
@@ -205,6 +207,9 @@ static void find_events(struct engine_probe *p)
         set_events(p, xstrdup(s->events), s->replay ? xstrdup(s->replay) : NULL);
     else if (s->no_events)
         set_events(p, NULL, NULL);
+    else if (p->told_sources)
+        set_events(p, endpoint_of(p, p->sources.events_port),
+                   endpoint_of(p, p->sources.replay_port));
     else if (p->info.has_events)
         set_events(p, endpoint_of(p, p->info.events_port), endpoint_of(p, p->info.replay_port));
     else if (try_ports(p))
@@ -254,12 +259,25 @@ static void on_info_first(struct engine_probe *p, int status)
         on_info(p, status);
 }
 
+static void on_sources(struct engine_probe *p, int status)
+{
+    struct err e;
+
+    p->told_sources =
+        status == 200 && engine_event_sources_read(buf_str(&p->body), &p->sources, &e) == 0;
+    if (status == 200 && !p->told_sources)
+        log_warn(&LG, "what an engine says of its events is of no use",
+                 LOG_STR("url", p->conf.spec->url), LOG_STR("why", e.text));
+    ask_tokens(p);
+}
+
 static void on_config(struct engine_probe *p, int status)
 {
     engine_load_read(status == 200 ? buf_str(&p->body) : STR_NULL, &p->load);
     p->info = (struct engine_server_info){.page_size = 0};
+    p->told_sources = false;
     if (p->load.block_size)
-        ask_tokens(p);
+        ask(p, "/kv_event_sources", STR_NULL, on_sources);
     else
         ask(p, "/server_info", STR_NULL, on_info_first);
 }

@@ -2,9 +2,11 @@
 /*
  * Asks one engine what it is and how it does, again and again.
  *
- *     /v1/models ─▶ /metrics ─▶ /server_info ─▶ /tokenize ─▶ ZeroMQ ports ─▶ found
- *        ▲   (SGLang, where /metrics names no block size)         │
- *        └──────── every 2 s; /metrics every second ◀─────────────┘
+ *     /v1/models ─▶ /metrics ─┬─▶ /kv_event_sources (vLLM) ─┬─▶ /tokenize ─▶ ZeroMQ ports ─▶ found
+ *        ▲                    └─▶ /server_info (SGLang) ──────┘                            │
+ *        └──────────────────── every 2 s; /metrics every second ◀──────────────────────────┘
+ *
+ * SGLang is whose /metrics name no block size.
  *
  * An engine that does not answer three times is lost, and asked on. Event ports that nobody named are
  * those that the engines' documentation uses, when a publisher (a replay socket) shakes hands there.
