@@ -32,7 +32,8 @@ def selection(kind, **parameters):
 class Beside:
     """Workers of 1.6.1's with our frontend and its own, on one policy file."""
 
-    def __init__(self, stack, file, *flags, events=True, n_workers=2):
+    def __init__(self, stack, file, *flags, events=True, n_workers=2, prefill=False):
+        """With prefill workers, as many as there are of decode workers, prompts are handed over."""
         self.stack = stack
         python, port = reference_python("1.6.1"), free_port()
         path = stack.folder / "policy.yaml"
@@ -41,8 +42,9 @@ class Beside:
             f"reference-{name}", [python, "-m", f"dynamo.{name}", "--discovery-backend", "file", "--request-plane", "tcp",
                                   "--event-plane", "zmq", *words],
             HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", DYN_LOG="info", DYN_SDK_DISABLE_ANSI_LOGGING="1")
-        theirs("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--num-workers", n_workers,
-               "--num-gpu-blocks-override", "65536")
+        for role in [["--is-prefill-worker"], ["--is-decode-worker"]] if prefill else [[]]:
+            theirs("mocker", "--model-path", MODEL, "--block-size", BLOCK, "--num-workers", n_workers,
+                   "--num-gpu-blocks-override", "65536", *role)
         flags = ["--router-mode", "kv", "--router-policy-config", path, *flags]
         # --router-policy is another one: that the file chooses is seen.
         stack.frontend(*flags, DYN_EVENT_PLANE="zmq", DYN_DISCOVERY_BACKEND="file",
@@ -52,8 +54,11 @@ class Beside:
         if events:
             stack.ready(n_workers)
         self.fronts = [Front(stack.front, stack.port), Front(reference, port)]
+        if prefill:
+            until("the prefill workers are found", lambda: stack.workers("prefill") == n_workers)
         until("both serve", lambda: all(front.serves() for front in self.fronts))
-        self.workers = sorted(stack.instances())
+        self.workers = sorted(instance["instance_id"] for instance in stack.get("/health").json["instances"]
+                              if instance["component"] != "prefill")
 
     def told(self, front, prompt, what):
         """What the frontend logs of a prompt that it may send anywhere."""
@@ -118,6 +123,79 @@ def test_two_tiers_choose_as_in_1x(stack, tails):
     both_choose(second, 12, 2)  # 11 and 5
 
 
+def test_thunderagent_counts_tokens_in_use_as_in_1x(stack, tails):
+    """The fewest blocks in use once the prompt is there, whatever caches hold; of equals the lowest id."""
+    beside = Beside(stack, selection("thunderagent"), n_workers=3)
+    chance = random.Random(7)
+    stems = [own(next(tails), 9 * BLOCK) for _ in range(3)]
+    in_use = {worker: set() for worker in beside.workers}
+    blocks = lambda prompt: {tuple(prompt[:end]) for end in range(BLOCK, len(prompt) + 1, BLOCK)}
+    expected = lambda prompt: min(in_use, key=lambda worker: (len(in_use[worker] | blocks(prompt)), worker))
+    chosen = set()
+    for i in range(12):
+        worker = expected([]) if i % 2 else chance.choice(beside.workers)
+        stem = chance.choice(stems)
+        prompt = stem[:chance.randrange(10) * BLOCK] + own(next(tails), chance.randrange(1, 5) * BLOCK)
+        for front in beside.fronts:
+            front.hold(prompt, worker, tokens=30000)
+        in_use[worker] |= blocks(prompt)
+        for probe in (chance.choice(stems)[:chance.randrange(1, 9) * BLOCK + 3], own(next(tails), 2 * BLOCK)):
+            chosen.add(expected(probe))
+            for front in beside.fronts:  # a request may count for a moment after its answer
+                until("that with the fewest is chosen",
+                      lambda: int(beside.told(front, probe, CHOSEN)) == expected(probe))
+            score = len(in_use[expected(probe)] | blocks(probe)) * BLOCK
+            until("both have its score", lambda: beside.scores([probe] * 2) == [score] * 2)
+    assert chosen == set(beside.workers)
+
+
+STAGES = """\
+worker_selection:
+  prefill: costs
+  decode: agents
+  instances:
+  - {name: costs, type: dynamo-default-cost-fn, parameters: {overlap_score_credit: 0.5, prefill_load_scale: 3}}
+  - {name: agents, type: thunderagent}
+"""
+
+
+def test_each_stage_has_its_selector_as_in_1x(stack, tails):
+    """Prefill by costs with parameters, decode by tokens in use; the flags say otherwise."""
+    beside = Beside(stack, STAGES, "--router-prefill-load-scale", "2", prefill=True)
+    chance = random.Random(3)
+    stem = own(next(tails), 20 * BLOCK)
+    decode = beside.workers
+    in_use = {worker: 0 for worker in decode}
+    least = lambda: min(decode, key=lambda worker: (in_use[worker], worker))
+
+    def told(front, prompt):
+        """(score of the prefill, score of the decode, who decodes)"""
+        log = len(front.process.log())
+        front.ask(prompt)
+        lines = lambda stage: re.findall(rf"Selected worker\b.*\bworker_type={stage}\b.*", front.process.log()[log:])
+        chosen = [until(f"its {stage} is logged", lambda stage=stage: lines(stage))[0] for stage in ("prefill", "decode")]
+        return *(float(SCORE.search(line).group(1)) for line in chosen), int(CHOSEN.search(chosen[1]).group(1))
+
+    def both_tell(cached, rest):
+        """Of a prompt that begins as the stem and goes on as no other; a request may count for a moment after its answer."""
+        prompt = lambda: stem[:cached * BLOCK] + own(next(tails), rest * BLOCK)
+        expected = (3 * (rest + cached / 2), (in_use[least()] + cached + rest) * BLOCK, least())
+        for front in beside.fronts:
+            until(f"{expected} is told", lambda: told(front, prompt()) == expected)
+
+    for front in beside.fronts:
+        front.ask(stem)
+    seen = set()
+    for _ in range(8):
+        both_tell(chance.randrange(20), chance.randrange(1, 6))
+        seen.add(least())
+        blocks = chance.randrange(1, 9)
+        for front in beside.fronts:
+            front.hold(own(next(tails), blocks * BLOCK), None, tokens=30000)
+        in_use[least()] += blocks
+    assert seen == set(decode) and len(decode) == 2
+
+
 def test_parameters_of_the_cost_function_win_and_the_rest_is_inherited_as_in_1x(stack, tails):
     beside = Beside(stack, selection("dynamo-default-cost-fn", overlap_score_credit=0.5, decode_active_request_weight=7),
                     "--router-prefill-load-scale", "3", "--router-kv-overlap-score-credit", "0.9",
@@ -165,6 +243,7 @@ INSTANCE = "  instances: [{name: a, type: dynamo-two-tier-cost-fn}]\n"
     (selection("dynamo-two-tier-cost-fn", cache_threshold=1.2), []),
     (selection("dynamo-two-tier-cost-fn", nosuch=1), []),
     (selection("dynamo-default-cost-fn", overlap_score_credit=-2), []),
+    (selection("thunderagent", pause_threshold=0.9), []),
     ("router: {overlap_score_credit: 1}\n", []),
     ("worker_selection:\n" + INSTANCE, ["--router-decode-policy", "nosuch"]),
 ], ids=str)

@@ -57,9 +57,10 @@ class Front:
             return False
 
     def hold(self, prompt, worker, tokens=3000):
-        """A request that goes on at that worker until the test ends."""
+        """A request that goes on until the test ends, at that worker or, with None, wherever it is sent."""
+        pin = {"nvext": {"backend_instance_id": worker}} if worker else {}
         answer = self.post(COMPLETIONS, {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "stream": True,
-                                         "ignore_eos": True, "nvext": {"backend_instance_id": worker}})
+                                         "ignore_eos": True, **pin})
         assert answer.status == 200 and answer.readline()
         self.held.append(answer)
 

@@ -10,9 +10,9 @@
 #include "router/sched/decision_sample.h"
 
 static const struct policy *const POLICIES[] = {
-    &POLICY_DYNAMO,       &POLICY_LEAST_LOADED, &POLICY_ROUND_ROBIN,
-    &POLICY_POWER_OF_TWO, &POLICY_DYNAMO_1,     &POLICY_MARGINAL,
-    &POLICY_TWO_TIER,     &POLICY_RANDOM,       &POLICY_DEVICE_AWARE};
+    &POLICY_DYNAMO,       &POLICY_LEAST_LOADED, &POLICY_ROUND_ROBIN, &POLICY_POWER_OF_TWO,
+    &POLICY_DYNAMO_1,     &POLICY_MARGINAL,     &POLICY_TWO_TIER,    &POLICY_RANDOM,
+    &POLICY_DEVICE_AWARE, &POLICY_THUNDERAGENT};
 static const struct decision_context CONTEXT = {STR("example"), "decode", 1, 1700000000000, 250};
 
 static struct decision_sample sample;

@@ -19,6 +19,7 @@ static const struct policy *const COSTS[] = {
     [ROUTE_POLICY_DYNAMO_1] = &POLICY_DYNAMO_1,
     [ROUTE_POLICY_MARGINAL] = &POLICY_MARGINAL,
     [ROUTE_POLICY_TWO_TIER] = &POLICY_TWO_TIER,
+    [ROUTE_POLICY_THUNDERAGENT] = &POLICY_THUNDERAGENT,
 };
 
 const struct policy *policy_find(struct str name)

@@ -119,7 +119,7 @@ struct policy {
 /* Every policy there is: modes other than kv are policies that do not look at costs. */
 extern const struct policy POLICY_ROUND_ROBIN, POLICY_RANDOM, POLICY_POWER_OF_TWO,
     POLICY_LEAST_LOADED, POLICY_DEVICE_AWARE, POLICY_DIRECT, POLICY_DYNAMO, POLICY_DYNAMO_1,
-    POLICY_MARGINAL, POLICY_TWO_TIER;
+    POLICY_MARGINAL, POLICY_TWO_TIER, POLICY_THUNDERAGENT;
 
 /* By name, in the words of the configuration; NULL when there is none of that name. */
 const struct policy *policy_find(struct str name);

@@ -209,6 +209,42 @@ static void very_uneven_load_counts_before_caches(void **state)
     assert_int_equal(TIERS(640, 705, 0, 10, 160), 0);
 }
 
+/* Of three workers with these tokens to compute, these blocks in use with the prompt's, and these ids. */
+static size_t agents_pick(const uint64_t prefill[3], const uint64_t blocks[3],
+                          const uint64_t ids[3])
+{
+    struct route_candidate c[3];
+    struct policy_inputs in = {
+        .block_size = 16, .isl = 100, .random = mix(prefill[0]), .temperature = 1};
+    struct route_score s[3];
+    bool tied;
+
+    for (size_t i = 0; i < 3; i++)
+        c[i] = (struct route_candidate){.worker = {ids[i], 0},
+                                        .prefill_tokens = prefill[i],
+                                        .active_blocks = blocks[i] / 2,
+                                        .new_blocks = (uint32_t)(blocks[i] - blocks[i] / 2),
+                                        .overlap_blocks = (uint32_t)(100 * i),
+                                        .preference = (double)i,
+                                        .confidence = 1};
+    POLICY_THUNDERAGENT.score(c, 3, &in, s);
+    return pick(&POLICY_THUNDERAGENT, c, s, 3, mix(prefill[0]), &tied);
+}
+
+#define AGENTS(p0, p1, p2, b0, b1, b2)                                                             \
+    agents_pick((const uint64_t[]){p0, p1, p2}, (const uint64_t[]){b0, b1, b2},                    \
+                (const uint64_t[]){7, 9, 3})
+
+static void thunderagent_counts_tokens_and_takes_the_lowest_id(void **state)
+{
+    (void)state;
+    assert_int_equal(AGENTS(15, 16, 17, 1, 1, 1), 0);
+    assert_int_equal(AGENTS(33, 16, 0, 0, 1, 3), 1);
+    assert_int_equal(AGENTS(49, 48, 0, 0, 0, 2), 2);
+    assert_int_equal(AGENTS(16, 0, 32, 1, 2, 0), 2); /* all as good: the id */
+    assert_int_equal(AGENTS(16, 0, 33, 1, 2, 0), 0);
+}
+
 /* --- formula lines ----------------------------------------------------------------------------
  */
 
@@ -291,7 +327,9 @@ static double recompute(const struct policy *p, const char *line)
     if (strstr(line, "for preferred taints"))
         factor = number_after(line, ", times ");
     assert_true(n >= 3);
-    if (p == &POLICY_TWO_TIER || p == &POLICY_DYNAMO)
+    if (p == &POLICY_THUNDERAGENT)
+        sum = x[0] + x[1] * x[2];
+    else if (p == &POLICY_TWO_TIER || p == &POLICY_DYNAMO)
         sum = x[0] * x[1] + x[2];
     else if (p == &POLICY_MARGINAL) /* slowness * (P + n * (1 + 0.1 * B)) + slot + pile-up */
         sum = x[0] * (x[1] + x[2] * (x[3] + x[4] * x[5])) + x[6] + x[7];
@@ -305,11 +343,11 @@ static double recompute(const struct policy *p, const char *line)
 static void numbers_of_a_line_compute_to_its_score(void **state)
 {
     static const struct policy *const all[] = {&POLICY_DYNAMO, &POLICY_DYNAMO_1, &POLICY_MARGINAL,
-                                               &POLICY_TWO_TIER};
+                                               &POLICY_TWO_TIER, &POLICY_THUNDERAGENT};
 
     (void)state;
     for (int i = 0; i < 3000; i++) {
-        const struct policy *p = all[i % 3];
+        const struct policy *p = all[(size_t)i % ARRAY_LEN(all)];
         AUTO(buf_done) struct buf line = BUF_NULL;
         struct route_candidate c;
         struct policy_inputs in;
@@ -502,6 +540,7 @@ int main(void)
         T(cpus_take_their_share_of_what_accelerators_run),
         T(without_cpus_or_accelerators_the_least_loaded_is_chosen),
         T(caches_count_from_a_share_of_the_prompt_on), T(very_uneven_load_counts_before_caches),
+        T(thunderagent_counts_tokens_and_takes_the_lowest_id),
         T(numbers_of_a_line_compute_to_its_score), T(lines_of_each_policy),
         T(the_shared_cache_counts_as_in_1_6), T(who_ignores_the_shared_cache_is_named),
         T(a_seeded_run_is_the_same_everywhere), T(policies_are_found_by_their_words));

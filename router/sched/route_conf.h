@@ -26,7 +26,8 @@ enum route_policy {
     ROUTE_POLICY_DYNAMO,
     ROUTE_POLICY_DYNAMO_1,
     ROUTE_POLICY_MARGINAL,
-    ROUTE_POLICY_TWO_TIER
+    ROUTE_POLICY_TWO_TIER,
+    ROUTE_POLICY_THUNDERAGENT
 };
 
 /* What ends a prediction, without events. */

@@ -53,6 +53,15 @@ static int read_costs(struct route_selector *s, const struct json *v, const char
     return r;
 }
 
+static int read_nothing(struct route_selector *s, const struct json *v, const char *where,
+                        struct err *e)
+{
+    static const char *const keys[] = {NULL};
+
+    (void)s;
+    return policy_check_keys(v, keys, where, e);
+}
+
 /* Nothing of it is set: all is as the options say. */
 static struct route_selector selector(int policy)
 {
@@ -139,7 +148,8 @@ static int read_instance(struct route_selector *ret, const struct json *v, const
         int (*read)(struct route_selector *s, const struct json *v, const char *where,
                     struct err *e);
     } types[] = {{"dynamo-default-cost-fn", ROUTE_POLICY_DYNAMO_1, read_costs},
-                 {"dynamo-two-tier-cost-fn", ROUTE_POLICY_TWO_TIER, read_two_tier}};
+                 {"dynamo-two-tier-cost-fn", ROUTE_POLICY_TWO_TIER, read_two_tier},
+                 {"thunderagent", ROUTE_POLICY_THUNDERAGENT, read_nothing}};
     const char *type = json_get_cstr(v, "type");
     const struct json *parameters = json_get(v, "parameters");
     struct policy_place at = policy_place("worker_selection instance '%s'.parameters", name);
@@ -150,11 +160,10 @@ static int read_instance(struct route_selector *ret, const struct json *v, const
         *ret = selector(types[i].policy);
         return has_value(parameters) ? types[i].read(ret, parameters, at.text, e) : 0;
     }
-    return err_set(
-        e, -EINVAL,
-        "worker_selection instance '%s': type '%s' is none of dynamo-default-cost-fn and "
-        "dynamo-two-tier-cost-fn",
-        name, type);
+    return err_set(e, -EINVAL,
+                   "worker_selection instance '%s': type '%s' is none of dynamo-default-cost-fn, "
+                   "dynamo-two-tier-cost-fn and thunderagent",
+                   name, type);
 }
 
 /* --- stages ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
  *         - name: costs
  *           type: dynamo-default-cost-fn   # policy dynamo-1.x; what is not here is as the options say
  *           parameters: {overlap_score_credit: 1, router_temperature: 0}
+ *         - {name: agents, type: thunderagent}  # policy thunderagent, without parameters
  *
  * As there, an instance that no stage names may be of any type, and a stage of encoders is read and
  * not served. What one chooses has a meaning in mode kv alone. Pure.

@@ -13,7 +13,8 @@
     "- {name: plain, type: dynamo-two-tier-cost-fn, parameters: }\n"                               \
     "- {name: costs, type: dynamo-default-cost-fn,\n"                                              \
     "   parameters: {prefill_load_scale: 2, router_temperature: 0.5}}\n"                           \
-    "- {name: other, type: thunderagent}\n"
+    "- {name: agents, type: thunderagent}\n"                                                       \
+    "- {name: other, type: of-another-plugin}\n"
 
 static struct route_conf conf;
 
@@ -40,7 +41,9 @@ static void each_stage_has_its_own_policy(void **state)
     struct err e;
 
     (void)state;
-    EXPECT_OK(read_text("aggregated: tiers\nprefill: costs\n" INSTANCES, NULL, NULL, &e), &e);
+    EXPECT_OK(
+        read_text("aggregated: tiers\nprefill: costs\ndecode: agents\n" INSTANCES, NULL, NULL, &e),
+        &e);
     c = of_stage(ROUTE_AGGREGATED);
     assert_int_equal(c.policy, ROUTE_POLICY_TWO_TIER);
     assert_true(c.two_tier.cache_threshold == 0.5 && c.two_tier.balance_rel_threshold == 1.1);
@@ -49,7 +52,7 @@ static void each_stage_has_its_own_policy(void **state)
     assert_int_equal(c.policy, ROUTE_POLICY_DYNAMO_1);
     assert_true(c.prefill_load_scale == 2 && c.temperature == 0.5);
     assert_true(c.overlap_credit == 1 && c.host_weight == 0.75); /* as the options say */
-    assert_int_equal(of_stage(ROUTE_DECODE).policy, ROUTE_POLICY_DYNAMO);
+    assert_int_equal(of_stage(ROUTE_DECODE).policy, ROUTE_POLICY_THUNDERAGENT);
 }
 
 static void options_name_instances_before_the_file_does(void **state)
@@ -79,7 +82,7 @@ static void what_makes_no_sense_is_refused(void **state)
         {"aggregated: 3\n", "aggregated"},
         {"aggregated: b\n" INSTANCES, "'b'"},
         {"encode: b\n" INSTANCES, "'b'"},
-        {"aggregated: other\n" INSTANCES, "thunderagent"},
+        {"aggregated: other\n" INSTANCES, "of-another-plugin"},
         {"instances: [{name: default, type: x}]\n", "taken"},
         {"instances: [{name: a, type: x}, {name: a, type: x}]\n", "second"},
         {"instances: [{name: a}]\n", "type"},
@@ -94,6 +97,7 @@ static void what_makes_no_sense_is_refused(void **state)
         {ONE(TWO_TIER, "balance_rel_threshold: 0.9"), "balance_rel_threshold"},
         {ONE("dynamo-default-cost-fn", "overlap_score_credit: -2"), "overlap_score_credit"},
         {ONE("dynamo-default-cost-fn", "router_temperature: hot"), "router_temperature"},
+        {ONE("thunderagent", "pause_threshold: 0.9"), "pause_threshold"},
     };
     struct err e;
 
