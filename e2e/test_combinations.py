@@ -7,12 +7,15 @@ both frontends. Behind their mocker, whose words are random, answers must be of 
 keys, finish reasons, usage. Behind ours they must be the same to the letter.
 """
 
+import contextlib
 import http.client
 import json
 import re
+import threading
 from itertools import zip_longest
 
 import pytest
+import zmq
 
 from conftest import free_port, program, reference_python
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, sse, until
@@ -27,6 +30,9 @@ STACKS = {"file": Stack, "etcd": EtcdStack}
 COMBINATIONS = [(version, discovery, plane, events) for version in PLANES for discovery in STACKS
                 for i, plane in enumerate(PLANES[version]) for j, events in enumerate(EVENTS[version])
                 if discovery == "file" or (i + j) % 2 == 0]
+# With brokers publishers and subscribers know only these: who told what, only the events say.
+COMBINATIONS += [(version, discovery, "tcp", events) for version in PLANES
+                 for discovery, events in (("file", "broker"), ("etcd", "brokers"))]
 IDS = [1000 + i for i in range(20 * BLOCK)]
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 HELLO = [{"role": "user", "content": "Hello there"}]
@@ -40,13 +46,37 @@ REQUESTS = [
 ]
 
 
+@contextlib.contextmanager
+def brokers(events):
+    """Brokers of ZeroMQ as --event-plane zmq may have them; the environment that leads to them."""
+    context, ends, threads = zmq.Context(), ([], []), []
+
+    def pass_on(xsub, xpub):
+        with xsub, xpub, contextlib.suppress(zmq.ContextTerminated):
+            zmq.proxy(xsub, xpub)
+    try:
+        for _ in range({"broker": 1, "brokers": 2}.get(events, 0)):
+            sockets = [context.socket(kind) for kind in (zmq.XSUB, zmq.XPUB)]
+            for socket, urls in zip(sockets, ends):
+                urls.append(f"tcp://127.0.0.1:{free_port()}")
+                socket.linger = 0
+                socket.bind(urls[-1])
+            threads.append(threading.Thread(target=pass_on, args=sockets))
+            threads[-1].start()
+        yield {"DYN_ZMQ_BROKER_URL": f"xsub={';'.join(ends[0])} , xpub={';'.join(ends[1])}"} if threads else {}
+    finally:
+        context.term()  # ends the proxies
+        for thread in threads:
+            thread.join()
+
+
 class Reference:
     """Programs of a release, on one combination of planes."""
 
-    def __init__(self, stack, version, discovery, plane, events):
+    def __init__(self, stack, version, discovery, plane, events, **env):
         self.stack, self.python, self.old = stack, reference_python(version), version.startswith("0.")
         self.discovery, self.plane, self.events = discovery, plane, events
-        self.bus = "nats" if events == "jetstream" else events
+        self.bus, self.env = {"jetstream": "nats", "broker": "zmq", "brokers": "zmq"}.get(events, events), env
 
     def start(self, module, *flags):
         store = "--store-kv" if self.old else "--discovery-backend"
@@ -54,7 +84,7 @@ class Reference:
                                                         "--request-plane", self.plane, *flags],
                                 HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", DYN_EVENT_PLANE=self.bus,
                                 DYN_HTTP_RPC_HOST="127.0.0.1", DYN_HTTP_RPC_PORT=free_port(),
-                                DYN_LOG="info,dynamo_kv_router=debug", DYN_SDK_DISABLE_ANSI_LOGGING="1")
+                                DYN_LOG="info,dynamo_kv_router=debug", DYN_SDK_DISABLE_ANSI_LOGGING="1", **self.env)
 
     def mocker(self):
         indexer = ("--enable-local-indexer",) if self.old and self.events != "jetstream" else ()
@@ -72,7 +102,7 @@ def our_mocker(stack, name, reference):
         f"dyn://dynamo.{name}.generate", "--block-size", BLOCK, "--num-gpu-blocks-override", 1024, "--speedup-ratio", 50,
         "--seed", 7, *(("--no-enable-local-indexer",) if reference.events == "jetstream" else ()),
         *(() if reference.old else ("--publish-as", "endpoint"))],
-        DYN_REQUEST_PLANE=reference.plane, DYN_EVENT_PLANE=reference.bus, DYN_HTTP_RPC_PORT=0)
+        DYN_REQUEST_PLANE=reference.plane, DYN_EVENT_PLANE=reference.bus, DYN_HTTP_RPC_PORT=0, **reference.env)
 
 
 class Front:
@@ -162,14 +192,14 @@ def first_difference(mine, want):
 
 @pytest.mark.parametrize("version,discovery,plane,events", COMBINATIONS, ids=["-".join(c) for c in COMBINATIONS])
 def test_combination(tmp_path, version, discovery, plane, events):
-    with STACKS[discovery](tmp_path) as stack:
+    with brokers(events) as env, STACKS[discovery](tmp_path) as stack:
         (tmp_path / MODEL).symlink_to(MODEL_PATH)  # the reference names a model by the path that it is given
         stack.start_nats("-js")
-        theirs = Reference(stack, version, discovery, plane, events)
+        theirs = Reference(stack, version, discovery, plane, events, **env)
         their_worker = theirs.mocker()
         _, our_worker = (our_mocker(stack, name, theirs) for name in ("ours-a", "ours-b"))
         style = ["--answer-style", "dynamo-0.9"] if theirs.old else []  # cards of our mockers are those of 1.x
-        stack.frontend("--router-mode", "kv", *style, DYN_EVENT_PLANE=theirs.bus, DYN_REQUEST_PLANE=plane)
+        stack.frontend("--router-mode", "kv", *style, DYN_EVENT_PLANE=theirs.bus, DYN_REQUEST_PLANE=plane, **env)
         ours = Front(stack.front, stack.port)
         serve(ours, MODEL, "ours-a")
         # Theirs last: that of 0.9.0 reads a file the moment that it appears, and a mocker of its may still be writing.

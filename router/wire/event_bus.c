@@ -55,6 +55,8 @@ struct event_subscription {
     struct event_bus *bus;
     struct event_handlers handlers;
     char *ns, *component, *endpoint, *topic;
+    char *subjects[SCOPES]; /* of the topic, in every scope that holds it */
+    size_t n_subjects;
     uint64_t nats_ids[SCOPES];
     size_t n_nats_ids;
     struct zmq_link *zmq;
@@ -65,7 +67,7 @@ struct event_outlet {
     struct list link;
     struct event_bus *bus;
     char *ns, *component, *endpoint, *topic;
-    char *subject; /* NATS */
+    char *subject;
     char *address; /* what its record says */
     struct zmq_link *zmq;
     bool announced;
@@ -343,6 +345,17 @@ static void on_nats(void *arg, const struct nats_message *m)
     on_envelope(arg, m->payload);
 }
 
+/* A broker brings what 0.9 published under the topic's own name, and what 1.6 did under the subject. */
+static bool is_of_topic(const struct event_subscription *s, struct str name)
+{
+    if (str_is(name, s->topic))
+        return true;
+    for (size_t i = 0; s->bus->brokered && i < s->n_subjects; i++)
+        if (str_is(name, s->subjects[i]))
+            return true;
+    return false;
+}
+
 static void on_zmq(void *arg, const struct str *frames, size_t n)
 {
     struct event_subscription *s = arg;
@@ -352,7 +365,7 @@ static void on_zmq(void *arg, const struct str *frames, size_t n)
     if (n != ZMQ_PARTS) {
         (void)err_set(&e, -EBADMSG, "event of %zu parts, not %d", n, ZMQ_PARTS);
         complain(s, &e);
-    } else if (!str_is(frames[0], s->topic)) {
+    } else if (!is_of_topic(s, frames[0])) {
         return; /* a longer topic that begins as ours */
     } else if (event_frame_parse(frames[3], &envelope, &e) < 0) {
         complain(s, &e);
@@ -381,6 +394,8 @@ static int subscribe_zmq(struct event_subscription *s, struct err *e)
 
     if (r == 0)
         r = zmq_link_subscribe(s->zmq, str_from(s->topic), e);
+    for (size_t i = 0; r == 0 && s->bus->brokered && i < s->n_subjects; i++)
+        r = zmq_link_subscribe(s->zmq, str_from(s->subjects[i]), e);
     if (r < 0)
         return r;
     LIST_FOREACH (ch, &s->bus->channels, struct channel, link)
@@ -389,7 +404,7 @@ static int subscribe_zmq(struct event_subscription *s, struct err *e)
     return 0;
 }
 
-static int subscribe_nats(struct event_subscription *s, struct err *e)
+static void name_subjects(struct event_subscription *s)
 {
     const char *const parts[SCOPES][2] = {
         {NULL, NULL}, {s->component, NULL}, {s->component, s->endpoint}};
@@ -397,13 +412,20 @@ static int subscribe_nats(struct event_subscription *s, struct err *e)
 
     for (size_t i = 0; i < n; i++) {
         AUTO(buf_done) struct buf subject = BUF_NULL;
-        int r;
 
         event_subject_put(&subject, s->ns, parts[i][0], parts[i][1], s->topic);
-        r = nats_link_subscribe(s->bus->conf.nats, buf_cstr(&subject), on_nats, s,
-                                &s->nats_ids[s->n_nats_ids], e);
+        s->subjects[s->n_subjects++] = buf_take_cstr(&subject);
+    }
+}
+
+static int subscribe_nats(struct event_subscription *s, struct err *e)
+{
+    for (size_t i = 0; i < s->n_subjects; i++) {
+        int r = nats_link_subscribe(s->bus->conf.nats, s->subjects[i], on_nats, s,
+                                    &s->nats_ids[s->n_nats_ids], e);
+
         if (r < 0)
-            return err_wrap(e, r, "subscribe to %s", buf_cstr(&subject));
+            return err_wrap(e, r, "subscribe to %s", s->subjects[i]);
         s->n_nats_ids++;
     }
     return 0;
@@ -426,6 +448,7 @@ int event_bus_subscribe(struct event_subscription **ret, struct event_bus *b,
     s->component = dup_or_null(t->component);
     s->endpoint = dup_or_null(t->endpoint);
     s->topic = xstrdup(t->topic);
+    name_subjects(s);
     list_append(&b->subscriptions, &s->link);
     r = b->zmq ? subscribe_zmq(s, e) : subscribe_nats(s, e);
     if (r < 0)
@@ -442,6 +465,8 @@ struct event_subscription *event_subscription_free(struct event_subscription *s)
     for (size_t i = 0; i < s->n_nats_ids; i++)
         nats_link_unsubscribe(s->bus->conf.nats, s->nats_ids[i]);
     zmq_link_free(s->zmq);
+    for (size_t i = 0; i < s->n_subjects; i++)
+        free(s->subjects[i]);
     map64_done(&s->seen.set);
     free(s->seen.ring);
     free(s->ns);
@@ -498,9 +523,16 @@ static void name_subject(struct event_outlet *o, const struct event_topic *t)
     AUTO(buf_done) struct buf text = BUF_NULL;
 
     event_subject_put(&text, t->ns, t->component, t->endpoint, NULL);
-    o->address = str_dup(buf_str(&text));
+    if (!o->address)
+        o->address = str_dup(buf_str(&text));
     buf_printf(&text, ".%s", t->topic);
     o->subject = buf_take_cstr(&text);
+}
+
+/* Who hears an endpoint's topic is of 1.x. */
+static const char *name_on_zmq(const struct event_outlet *o)
+{
+    return o->bus->brokered && *o->endpoint ? o->subject : o->topic;
 }
 
 int event_outlet_new(struct event_outlet **ret, struct event_bus *b, const struct event_topic *t,
@@ -518,8 +550,7 @@ int event_outlet_new(struct event_outlet **ret, struct event_bus *b, const struc
     list_append(&b->outlets, &o->link);
     if (b->zmq)
         r = open_zmq(o, e);
-    else
-        name_subject(o, t);
+    name_subject(o, t);
     if (r < 0)
         return err_wrap(e, r, "publisher of %s", t->topic);
     o->announced = announce(o, true);
@@ -558,7 +589,7 @@ static int send_zmq(struct event_outlet *o, uint64_t sequence)
     }
     buf_clear(&o->frame);
     event_frame_put(&o->frame, buf_str(&o->envelope));
-    frames[0] = str_from(o->topic);
+    frames[0] = str_from(name_on_zmq(o));
     frames[1] = str_slice(id, sizeof(id));
     frames[2] = str_slice(count, sizeof(count));
     frames[3] = buf_str(&o->frame);

@@ -6,7 +6,8 @@
  *     NATS          one subject per scope and topic
  *     ZMQ, direct   each publisher is a PUB socket, found by its EventChannel record: who hears a
  *                   topic connects to all channels of it that discovery tells (put/remove_channel)
- *     ZMQ, brokers  publishers and subscribers connect to brokers; what comes twice is dropped
+ *     ZMQ, brokers  publishers and subscribers connect to brokers; what comes twice is dropped;
+ *                   a message of 0.9 has the topic's name there, one of 1.x the subject that NATS has
  *
  * 0.9 publishes to a component or a namespace, 1.x to an endpoint. A subscription names an endpoint
  * and hears every scope that holds it. A broker does not tell scopes apart: receivers look at the

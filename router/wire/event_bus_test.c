@@ -240,6 +240,62 @@ static void what_two_brokers_bring_counts_once(void **state)
     zmq_context_free(c);
 }
 
+struct names {
+    bool own, scoped;
+};
+
+static void on_name(void *arg, const struct str *frames, size_t n)
+{
+    struct names *x = arg;
+
+    assert_int_equal(n, 4);
+    x->own = x->own || str_is(frames[0], "kv-events");
+    x->scoped =
+        x->scoped || str_is(frames[0], "namespace.n.component.c.endpoint.generate.kv-events");
+}
+
+/* As 0.9.0 and 1.6.1 name them there; our subscriptions hear either. */
+static void brokers_get_the_names_of_each_generation(void **state)
+{
+    struct bench *b = *state;
+    struct names names = {0};
+    struct zmq_link *raw;
+    struct zmq_context *c;
+    struct broker k;
+    struct ear x = {0};
+    struct err e;
+
+    EXPECT_OK(zmq_context_new(&c, b->loop, &e), &e);
+    broker_start(&k, c);
+    AUTO(mem_free)
+    char *url = xasprintf("xsub=tcp://127.0.0.1:%u , xpub=tcp://127.0.0.1:%u", k.in, k.out);
+    AUTO(mem_free) char *out = xasprintf("tcp://127.0.0.1:%u", k.out);
+    struct event_bus *bus = bus_new(b, url, false);
+    struct event_outlet *older = outlet_new(bus, &OF_09), *newer = outlet_new(bus, &GENERATE);
+
+    EXPECT_OK(
+        zmq_link_new(&raw, c, &(struct zmq_link_conf){ZMQ_KIND_SUB, on_name, NULL, &names}, &e),
+        &e);
+    EXPECT_OK(zmq_link_subscribe(raw, STR(""), &e), &e);
+    EXPECT_OK(zmq_link_connect(raw, out, &e), &e);
+    LOOP_UNTIL(b->loop, (event_outlet_send(newer, STR("x")), names.scoped));
+    assert_false(names.own);
+    LOOP_UNTIL(b->loop, (event_outlet_send(older, STR("x")), names.own));
+    zmq_link_free(raw);
+    listen_to(&x, bus, &GENERATE);
+    LOOP_UNTIL(b->loop, (event_outlet_send(newer, STR("x")), x.n > 0));
+    x.n = 0;
+    ear_done(&x);
+    listen_to(&x, bus, &GENERATE);
+    LOOP_UNTIL(b->loop, (event_outlet_send(older, STR("x")), x.n > 0));
+    ear_done(&x);
+    event_outlet_free(older);
+    event_outlet_free(newer);
+    event_bus_free(bus);
+    broker_stop(&k);
+    zmq_context_free(c);
+}
+
 static void a_broker_is_found_by_its_record(void **state)
 {
     struct bench *b = *state;
@@ -330,6 +386,7 @@ static void brokers_must_have_both_sides(void **state)
 int main(void)
 {
     return TEST_RUN(B(a_channel_of_discovery_is_heard), B(scopes_of_both_generations_are_heard),
-                    B(what_two_brokers_bring_counts_once), B(a_broker_is_found_by_its_record),
+                    B(what_two_brokers_bring_counts_once),
+                    B(brokers_get_the_names_of_each_generation), B(a_broker_is_found_by_its_record),
                     B(broken_parts_are_counted), B(brokers_must_have_both_sides));
 }
