@@ -315,7 +315,7 @@ static struct replay *replay_of(struct rig *rig, FILE *file, double speed)
                                      .input_max = 1000,
                                      .token_first = 300,
                                      .token_last = 400,
-                                     .timeout_ms = 5000,
+                                     .timeout_ms = 60000,
                                      .done = on_replayed,
                                      .arg = rig};
 

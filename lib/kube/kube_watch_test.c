@@ -10,7 +10,7 @@
 #include "lib/kube/kube_test.h"
 #include "lib/net/http_server.h"
 
-enum { DEADLINE_MS = 20000 };
+enum { DEADLINE_MS = 90000 };
 
 struct world {
     struct loop *loop;

@@ -8,6 +8,7 @@
 
 #include "lib/base/test.h"
 #include "lib/net/loop_test.h"
+#include "lib/net/nats_server_test.h"
 
 enum { LARGE = 32 << 20 };
 
@@ -285,16 +286,15 @@ static void test_reset_is_an_error(void **state)
 static void test_connection_refused(void **state)
 {
     struct rig r;
-    uint16_t port;
+    uint16_t nobodys = (uint16_t)nats_test_port();
     struct err e;
 
     (void)state;
     rig_open(&r);
-    port = tcp_listener_port(r.listener);
     r.client.conn = tcp_close(r.client.conn);
-    r.listener = tcp_listener_close(r.listener);
     loop_run_once(r.loop, 1);
-    EXPECT_OK(tcp_connect(&r.client.conn, r.loop, "127.0.0.1", port, &handlers, &r.client, &e), &e);
+    EXPECT_OK(tcp_connect(&r.client.conn, r.loop, "127.0.0.1", nobodys, &handlers, &r.client, &e),
+              &e);
     tcp_write(r.client.conn, STR("never sent"));
     LOOP_UNTIL(r.loop, r.client.closed);
     assert_int_equal(r.client.error, -ECONNREFUSED);

@@ -14,7 +14,7 @@
 #include "lib/net/http_answer_test.h"
 #include "lib/net/tls_identity_test.h"
 
-enum { GIVE_UP_MS = 20000 };
+enum { GIVE_UP_MS = 90000 };
 
 /* --- a server that asks for a certificate and answers "trusted" ------------------------------- */
 

@@ -13,7 +13,7 @@
 #include "lib/net/tcp.h"
 #include "lib/net/tls_identity_test.h"
 
-enum { PATIENCE_MS = 20000, LARGE = 3 << 20 };
+enum { PATIENCE_MS = 90000, LARGE = 3 << 20 };
 
 struct rig {
     char dir[32];

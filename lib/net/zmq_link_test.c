@@ -6,6 +6,7 @@
 
 #include "lib/base/test.h"
 #include "lib/net/loop_test.h"
+#include "lib/net/nats_server_test.h"
 
 /* One end: what it received, as "frame|frame" lines. */
 struct end {
@@ -77,11 +78,12 @@ static void close_end(struct end *x)
 
 static char *bind_end(struct end *x)
 {
-    uint16_t port;
+    /* One that nobody takes while its socket is closed. */
+    AUTO(mem_free) char *endpoint = xasprintf("tcp://127.0.0.1:%d", nats_test_port());
     struct err e;
 
-    EXPECT_OK(zmq_link_bind(x->link, "tcp://127.0.0.1:*", &port, &e), &e);
-    return xasprintf("tcp://127.0.0.1:%u", port);
+    EXPECT_OK(zmq_link_bind(x->link, endpoint, NULL, &e), &e);
+    return TAKE(endpoint);
 }
 
 static void connect_end(struct end *x, const char *endpoint)

@@ -49,7 +49,7 @@ static inline bool etcd_test_ask(const struct etcd_test *t, const char *path, co
     AUTO(mem_free) char *url = xasprintf("http://127.0.0.1:%d%s", t->port, path);
     const struct http_client_conf conf = {0};
     const struct http_call_spec spec = {
-        .method = "POST", .url = url, .body = str_from(body), .total_ms = 5000};
+        .method = "POST", .url = url, .body = str_from(body), .total_ms = 30000};
     struct err e;
     int status;
 
@@ -61,7 +61,7 @@ static inline bool etcd_test_ask(const struct etcd_test *t, const char *path, co
 static inline void etcd_test_start(struct etcd_test *t)
 {
     const char *program = etcd_test_program();
-    uint64_t end = clock_now_ns() + UINT64_C(30000000000);
+    uint64_t end = clock_now_ns() + UINT64_C(90000000000);
     AUTO(mem_free) char *client = xasprintf("http://127.0.0.1:%d", t->port);
     AUTO(mem_free) char *peer = xasprintf("http://127.0.0.1:%d", t->peer_port);
     AUTO(mem_free) char *cluster = xasprintf("t=%s", peer);

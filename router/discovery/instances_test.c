@@ -617,7 +617,7 @@ static void test_kept_while_down_and_after(void **state)
     struct instances_stats st;
 
     (void)state;
-    keep_init(&k, &(struct instances_conf){.keep_ms = 300});
+    keep_init(&k, &(struct instances_conf){.keep_ms = 2000});
     assert_string_equal(notes(&k), "the store's own;");
     k.said.w.state(k.said.arg, false, "it fell over");
     say_gone(&k, 1, "a", STORE_END_SILENT); /* as a list after a restart would tell */

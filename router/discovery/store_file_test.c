@@ -161,7 +161,7 @@ static void test_stale(void **state)
     write_in_place(old, "{}", false);
     write_in_place(fresh, "{}", false);
     age(old, 11);
-    age(fresh, 5);
+    age(fresh, 2);
     EXPECT_OK(store_publish(worker, &own, &e), &e);
     EXPECT_OK(store_watch(frontend, &store_seen_watcher, &rig.saw, &e), &e);
     assert_int_equal(access(old, F_OK), -1);

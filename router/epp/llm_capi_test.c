@@ -12,7 +12,7 @@
 #include "router/discovery/store.h"
 #include "router/wire/walk.h"
 
-enum { BLOCK = 16, WAIT_MS = 30000 };
+enum { BLOCK = 16, WAIT_MS = 90000 };
 
 #define CHAT(text)                                                                                 \
     "{\"model\":\"default\",\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}]}"

@@ -12,7 +12,7 @@
 #include "router/sched/sched_test.h"
 #include "router/sched/sequences.h"
 
-enum { WORKER = 7, BLOCK = 4, PATIENCE_MS = 20000 };
+enum { WORKER = 7, BLOCK = 4 };
 
 struct rig {
     struct loop *loop;

@@ -11,7 +11,7 @@
 #include "lib/net/zmq_link.h"
 #include "router/sched/sched_test.h"
 
-enum { DEADLINE_MS = 20000, BS = 4 };
+enum { DEADLINE_MS = 90000, BS = 4 };
 
 struct bench {
     struct loop *loop;

@@ -3,11 +3,12 @@
 #include "router/sync/engine_source.h"
 
 #include "lib/base/test.h"
+#include "lib/net/nats_server_test.h"
 #include "lib/net/zmq_link.h"
 #include "router/kv/block_hash.h"
 #include "router/wire/engine_batch.h"
 
-enum { DEADLINE_MS = 20000, BLOCK_SIZE = 4, BUFFER_MAX = 64, WORKER = 9 };
+enum { DEADLINE_MS = 90000, BLOCK_SIZE = 4, BUFFER_MAX = 64, WORKER = 9 };
 
 struct engine {
     struct zmq_link *pub, *router;
@@ -78,17 +79,13 @@ static void bind_one(struct bench *b, struct zmq_link **ret, enum zmq_kind kind,
                      char **endpoint)
 {
     const struct zmq_link_conf conf = {.kind = kind, .received = fn, .arg = &b->engine};
-    uint16_t port;
     struct err e;
 
     EXPECT_OK(zmq_link_new(ret, b->zmq, &conf, &e), &e);
-    if (*endpoint) { /* again, on the port that it had */
-        while (zmq_link_bind(*ret, *endpoint, NULL, &e) < 0)
-            loop_run_once(b->loop, 10);
-        return;
-    }
-    EXPECT_OK(zmq_link_bind(*ret, "tcp://127.0.0.1:*", &port, &e), &e);
-    *endpoint = xasprintf("tcp://127.0.0.1:%u", port);
+    if (!*endpoint)
+        *endpoint = xasprintf("tcp://127.0.0.1:%d", nats_test_port());
+    while (zmq_link_bind(*ret, *endpoint, NULL, &e) < 0) /* until the one before has closed */
+        loop_run_once(b->loop, 10);
 }
 
 static void engine_open(struct bench *b)

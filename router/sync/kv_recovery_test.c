@@ -11,7 +11,7 @@
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
 
-enum { WORKER = 0xa1, TURNS = 2000 };
+enum { WORKER = 0xa1 };
 
 struct bench {
     struct loop *loop;
@@ -86,9 +86,7 @@ static int teardown(void **state)
     struct bench *b = *state;
 
     kv_intake_free(b->k);
-    for (int i = 0; i < TURNS && (b->open || plane_server_running(b->server)); i++)
-        loop_run_once(b->loop, 10);
-    assert_null(b->open);
+    LOOP_UNTIL(b->loop, !b->open && plane_server_running(b->server) == 0);
     scheduler_free(b->scheduler);
     metric_registry_free(b->metrics);
     plane_client_free(b->client);

@@ -4,6 +4,7 @@
 
 #include "lib/base/test.h"
 #include "lib/net/loop_test.h"
+#include "lib/net/nats_server_test.h"
 #include "lib/net/zmq_link.h"
 #include "router/wire/mooncake_event.h"
 
@@ -30,17 +31,13 @@ static void publisher_open(struct bench *b)
 {
     const struct zmq_link_conf conf = {
         .kind = ZMQ_KIND_XPUB, .received = on_subscription, .arg = b};
-    uint16_t port;
     struct err e;
 
     EXPECT_OK(zmq_link_new(&b->pub, b->zmq, &conf, &e), &e);
-    if (b->endpoint) { /* again, on the port that it had */
-        while (zmq_link_bind(b->pub, b->endpoint, NULL, &e) < 0)
-            loop_run_once(b->loop, 10);
-        return;
-    }
-    EXPECT_OK(zmq_link_bind(b->pub, "tcp://127.0.0.1:*", &port, &e), &e);
-    b->endpoint = xasprintf("tcp://127.0.0.1:%u", port);
+    if (!b->endpoint)
+        b->endpoint = xasprintf("tcp://127.0.0.1:%d", nats_test_port());
+    while (zmq_link_bind(b->pub, b->endpoint, NULL, &e) < 0) /* until the one before has closed */
+        loop_run_once(b->loop, 10);
 }
 
 static int set_up(void **state)

@@ -13,7 +13,7 @@
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
 
-enum { SERVER = 0xa1, OTHER = 0xa2, N = 4, DEADLINE_MS = 300 };
+enum { SERVER = 0xa1, OTHER = 0xa2, N = 4, DEADLINE_MS = 1500 };
 static const struct worker_rank ONE = {1, 0};
 static const uint64_t LOCAL[N] = {11, 12, 13, 14}, SEQUENCE[N] = {21, 22, 23, 24};
 
