@@ -6,6 +6,7 @@ plane, and then does what its behaviour says: one of the words below, or a funct
 a request to the items that answer it. No code of ours or of the reference is used.
 """
 
+import contextlib
 import http.server
 import json
 import os
@@ -100,6 +101,8 @@ class FakeWorker:
 
     def close(self):
         self.records.close()
+        with contextlib.suppress(OSError):  # it never listened
+            self._listener.shutdown(socket.SHUT_RDWR)  # else the thread waits on, and the next socket of that number is its
         self._listener.close()
 
     def _accept(self):

@@ -331,7 +331,7 @@ def left_of(api, namespace):
 
 
 def fetch(address, path):
-    conn = http.client.HTTPConnection(address, timeout=30)
+    conn = http.client.HTTPConnection(address, timeout=90)
     with contextlib.closing(conn):
         conn.request("GET", path)
         return conn.getresponse().read().decode()
@@ -405,7 +405,7 @@ class Load:
         self._threads = [threading.Thread(target=self._client, args=(i,)) for i in range(clients)]
 
     def _client(self, number):
-        conn = http.client.HTTPConnection(self.address, timeout=30)
+        conn = http.client.HTTPConnection(self.address, timeout=90)
         draw = random.Random(number)
         while not self._stop.is_set():
             body = {"model": MODEL, "prompt": draw.choice(self.prompts), "max_tokens": self.max_tokens}

@@ -57,7 +57,7 @@ def take(listener, request):
     return home
 
 
-def start(address, body, timeout=20, headers=None):
+def start(address, body, timeout=90, headers=None):
     """Sends a request, with headers of the plane; returns the worker's connection home, with its prologue read."""
     where, path = address.split("/", 1)
     host, port = where.rsplit(":", 1)

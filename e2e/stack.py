@@ -64,6 +64,13 @@ def asked_path(log_path):
     return log_path.with_suffix(".asked")
 
 
+def put(path, text):
+    """Replaces a file that is looked at meanwhile: at no moment is it empty."""
+    fresh = path.with_name(f"{path.name}.fresh")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
 class Process:
     """A program of ours (or NATS) whose output goes to a file."""
 
@@ -78,11 +85,12 @@ class Process:
         return self.popen.pid
 
     def log(self):
-        return self.log_path.read_text(errors="replace")
+        """What it has said: whole lines, while it may be writing another one."""
+        ended, text = not self.alive(), self.log_path.read_text(errors="replace")
+        return text if ended else text[:text.rfind("\n") + 1]
 
     def log_lines(self):
-        """Those that are whole: the last one may be being written."""
-        return self.log().rpartition("\n")[0].splitlines()
+        return self.log().splitlines()
 
     def asked(self):
         """What it was asked, if it is a worker program that tells it."""
@@ -94,7 +102,8 @@ class Process:
     def wait_log(self, pattern, seconds=PATIENCE):
         """Waits for a line that matches, and returns the match."""
         def found():
-            ended, match = not self.alive(), re.search(pattern, self.log())
+            ended = not self.alive()
+            match = re.search(pattern, self.log())
             if ended and not match:
                 pytest.fail(f"{self.name} ended with {self.popen.returncode}\n{self.log()[-2000:]}")
             return match
@@ -139,6 +148,14 @@ class Process:
         for task in os.listdir(f"/proc/{self.pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{task}/schedstat") as stat:
                 total += int(stat.read().split()[0])
+        return total / 1e9
+
+    def waited_seconds(self):
+        """How long its threads were ready to run and no processor was free."""
+        total = 0
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{task}/schedstat") as stat:
+                total += int(stat.read().split()[1])
         return total / 1e9
 
     def rss_mb(self):
@@ -307,10 +324,10 @@ class Stack:
 
     # --- questions ---
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=PATIENCE):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
+    def request(self, method, path, body=None, headers=None, timeout=PATIENCE):
         """One request on a connection of its own; a body that is no text is sent as JSON."""
         if body is not None and not isinstance(body, (bytes, str)):
             body = json.dumps(body)
@@ -329,7 +346,7 @@ class Stack:
         subject = {"messages": [{"role": "user", "content": content}]} if api == CHAT else {"prompt": content}
         return {"model": MODEL, "max_tokens": 4, **subject, **more}
 
-    def chat(self, content="Hello", headers=None, timeout=60, **more):
+    def chat(self, content="Hello", headers=None, timeout=PATIENCE, **more):
         """One chat completion, which must succeed."""
         answer = self.request("POST", CHAT, self.body(content, **more), headers, timeout)
         assert answer.status == 200, answer.body

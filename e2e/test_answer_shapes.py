@@ -11,7 +11,7 @@ import pytest
 
 import file_store
 from conftest import reference_python
-from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, RESPONSES, until
+from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, PATIENCE, RESPONSES, until
 from test_openai_interop import NEWEST, TOOL, TOOLS, Rig
 
 RELEASES = ["0.9.0", NEWEST]
@@ -167,7 +167,7 @@ class Held:
         self.seen.clear()
 
     def ask(self, front):
-        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)
         connection.request("POST", CHAT, json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "x"}],
                                                      "stream": True}), {"content-type": "application/json"})
         response = connection.getresponse()
@@ -327,7 +327,7 @@ def test_ids_of_tokens_are_of_one_choice(rig):
 def test_ids_of_requests(rig):
     """A client's own goes back with every answer, and leads to the decision behind it, too."""
     def answered(front, path, body=None, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)
         connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
                            {"content-type": "application/json", **headers})
         response = connection.getresponse()
@@ -348,7 +348,7 @@ def test_ids_of_requests(rig):
 def test_heads(rig):
     """Of all kinds of answers: ours tell in addition their length, where they have one, and the id of a request that has none."""
     def head(front, path, body):
-        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)
         connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"})
         response = connection.getresponse()
         response.read()

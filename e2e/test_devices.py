@@ -9,7 +9,7 @@ import pytest
 import fake_worker
 from conftest import free_port, program, reference_python, run
 from fake_worker import FakeWorker
-from stack import CHAT, MODEL, MODEL_PATH, Stack, until
+from stack import CHAT, MODEL, MODEL_PATH, Stack, put, until
 
 MODE = "device-aware-weighted"
 RATIO = "DYN_ENCODER_CUDA_TO_CPU_RATIO"
@@ -133,8 +133,7 @@ def test_flips_live_and_decisions_replay(fleet):
 
     def set_routing(**variables):
         text = "".join(f"{name}={value}\n" for name, value in variables.items())
-        (fleet.stack.folder / "fresh").write_text(text)
-        (fleet.stack.folder / "fresh").rename(routing)
+        put(routing, text)
     set_routing(DYN_ROUTER_MODE="round-robin", DYN_ROUTER_SHADOW_POLICIES=MODE)
     fleet.add("cpu", "cuda").alone()
     front = fleet.ours("--routing-file", routing, "--record-decisions", recorded)

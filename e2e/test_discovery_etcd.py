@@ -16,7 +16,7 @@ import pytest
 
 from conftest import free_port, program, reference_python, run, unavailable
 from reference_router import BOOKINGS, ROUTERS, Theirs
-from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, until, words
+from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, PATIENCE, Stack, until, words
 
 
 def etcd_program():
@@ -56,12 +56,12 @@ class EtcdStack(Stack):
 
     def ask(self, path, body):
         """The answer of etcd's JSON gateway; None while it does not."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=PATIENCE)
         try:
             connection.request("POST", path, json.dumps(body))
             response = connection.getresponse()
             return json.loads(response.read()) if response.status == 200 else None
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return None
         finally:
             connection.close()
@@ -77,7 +77,7 @@ class EtcdStack(Stack):
         return {text(kv["key"]): json.loads(text(kv["value"])) for kv in answer.get("kvs", [])}
 
     def instances_in_etcd(self):
-        return {record["instance_id"] for key, record in self.keys("v1/instances/").items()
+        return {record["instance_id"] for record in (self.keys("v1/instances/") or {}).values()
                 if record["endpoint"] == "generate"}
 
     def wipe(self):
@@ -156,7 +156,7 @@ def test_emptied_etcd_takes_no_healthy_worker(stack):
     """It loses its data: workers that are well stay, one that died meanwhile goes at the deadline."""
     stack.mocker(workers=2)
     dead = stack.mocker()
-    stack.frontend("--discovery-keep", "20s")
+    stack.frontend("--discovery-keep", "30s")
     stack.ready(3)
     before = set(stack.instances())
     stack.etcd.kill()

@@ -233,7 +233,7 @@ def test_api_server_away(graph, tmp_path):
     what a list shows to have changed meanwhile is told at once."""
     door = Door(graph.api, tmp_path)
     graph.slice(worker_0=True, worker_1=True)
-    graph.frontend("--discovery-keep", "15s", **{**graph.pod("frontend-0"), "KUBECONFIG": str(door.kubeconfig)})
+    graph.frontend("--discovery-keep", "30s", **{**graph.pod("frontend-0"), "KUBECONFIG": str(door.kubeconfig)})
     workers = [graph.mocker(**graph.pod(f"worker-{i}")) for i in range(2)]
     graph.ready(2)
     door.shut()

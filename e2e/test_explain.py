@@ -7,11 +7,12 @@ import re
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
 from conftest import program
-from stack import CHAT, MODEL, Stack, decision_for, request_id, until, words
+from stack import CHAT, MODEL, PATIENT, Stack, decision_for, put, request_id, until, words
 
 WORKERS = 4
 
@@ -86,7 +87,7 @@ def test_a_decision_can_be_recomputed_and_is_what_the_log_says(stack):
 
 def test_it_is_said_in_words(stack):
     stack.up("--router-mode", "kv", workers=2)
-    prompt = words(600)
+    prompt, begun = words(600), time.monotonic()
     stack.chat(prompt)
     until("its blocks are known", lambda: (stack.metric("commutator_router_index_blocks", model=MODEL) or 0) >= 28)
     answer = stack.chat(prompt + " and then?")
@@ -97,7 +98,7 @@ def test_it_is_said_in_words(stack):
     assert f"worker {record['chosen']['worker_id']} rank 0 was chosen" in sentence
     assert f"{record['margin']:.3f} below the runner-up" in sentence
     assert "cached blocks against 0" in sentence and "made the difference" in sentence
-    assert 0 <= record["index_age_ms"] < 10000 and b"last KV event" in told.body
+    assert 0 <= record["index_age_ms"] <= (time.monotonic() - begun) * 1000 + 1 and b"last KV event" in told.body
 
 
 def test_what_was_said_is_not_remembered(stack):
@@ -210,14 +211,14 @@ def test_shadow_policies_are_recorded_and_measured(stack):
 
 def test_shadow_policies_change_live(eventless):
     conf = eventless.folder / "routing"
-    conf.write_text("DYN_ROUTER_MODE=kv\n")
+    put(conf, "DYN_ROUTER_MODE=kv\n")
     stack = eventless.up("--routing-file", conf, workers=2)
     shadows_of = lambda: [shadow["policy"] for shadow in explain(stack, stack.chat(max_tokens=1))[0]["shadows"]]
     assert shadows_of() == []
     for text, want in (("marginal, random", ["random", "marginal"]), ("", [])):
-        conf.write_text(f"DYN_ROUTER_MODE=kv\nDYN_ROUTER_SHADOW_POLICIES={text}\n")
+        put(conf, f"DYN_ROUTER_MODE=kv\nDYN_ROUTER_SHADOW_POLICIES={text}\n")
         until(f"shadows are {want}", lambda: shadows_of() == want)
-    conf.write_text("DYN_ROUTER_MODE=kv\nDYN_ROUTER_SHADOW_POLICIES=fairest\n")
+    put(conf, "DYN_ROUTER_MODE=kv\nDYN_ROUTER_SHADOW_POLICIES=fairest\n")
     stack.front.wait_log("refused.*'fairest' is none of round-robin, random")
 
 
@@ -452,21 +453,26 @@ class Hearer:
 
 def test_decisions_and_loads_are_published(stack, shared):
     hits, loads = "namespace.dynamo.kv-hit-rate", "namespace.dynamo.kv_metrics"
-    stack.up("--router-mode", "kv", workers=2)
+    stack.up("--router-mode", "kv", workers=2, **PATIENT)
     hearer = Hearer(stack.nats_port, hits, loads)
-    answers = talk(stack, 8)
     of_router = lambda: [(e, p) for e, p in hearer.on(loads) if e["publisher_id"] != p["worker_id"]]
+    # Loads are told some milliseconds later, as they are then: one is to be still computing.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        with stack.paused(stack.worker):
+            slow = pool.submit(stack.chat, words(400))
+            until("what it is to compute is told", lambda: any(
+                p["active_decode_blocks"] > 0 and p["active_prefill_tokens"] > 0 for _, p in of_router()))
+        answers = [slow.result(), *talk(stack, 8)]
     until("every decision is told", lambda: len(hearer.on(hits)) == len(answers))
 
     def idle():
         last = {p["worker_id"]: p["active_decode_blocks"] + p["active_prefill_tokens"] for _, p in of_router()}
-        return last and not any(last.values())
+        return set(last) == {p["worker_id"] for _, p in hearer.on(hits)} and not any(last.values())
 
     until("and that the workers are idle again", idle)
     told = sorted((p["worker_id"], p["isl_blocks"], p["overlap_blocks"]) for _, p in hearer.on(hits))
     assert told == sorted((r["chosen"]["worker_id"], r["isl_blocks"], r["candidates"][r["chosen"]["at"]]["overlap_blocks"])
                           for r in decisions(stack))
-    assert any(p["active_decode_blocks"] > 0 and p["active_prefill_tokens"] > 0 for _, p in of_router())
     for messages in (hearer.on(hits), of_router()):
         assert [e["sequence"] for e, _ in messages] == list(range(len(messages)))
         assert len({e["publisher_id"] for e, _ in messages}) == 1
@@ -480,7 +486,7 @@ def test_decisions_and_loads_are_published(stack, shared):
 
 
 def test_output_that_grows_is_published(stack):
-    stack.up("--router-mode", "kv", "--track-output-blocks", workers=1, speedup=2)  # some 3 ms a token
+    stack.up("--router-mode", "kv", "--track-output-blocks", workers=1, speedup=0.5)  # some 200 ms a block
     hearer = Hearer(stack.nats_port, "namespace.dynamo.kv_metrics")
     answer = stack.chat("Hello", max_tokens=160, ignore_eos=True)
     blocks = lambda: [p["active_decode_blocks"] for e, p in hearer.on("namespace.dynamo.kv_metrics")

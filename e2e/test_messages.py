@@ -10,7 +10,7 @@ import anthropic
 import pytest
 
 from fake_worker import BREAK_AFTER_TOKENS
-from stack import MODEL, until
+from stack import MODEL, PATIENCE, until
 from test_answer_shapes import CALL, COUNTED, asked_of, id_items, normal, text_items
 from test_openai_interop import NEWEST, Rig
 
@@ -196,7 +196,7 @@ def test_models(rig):
     theirs, ours = fronts(rig)
 
     def listed(front, path, headers):
-        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         return response.status, re.sub(r'"created_at":"[-0-9T:]{19}Z"', '"created_at":""', normal(response.read().decode()))

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 
 import pytest
 import sentencepiece
@@ -155,12 +156,14 @@ def test_a_hub_that_wants_a_token(stack, hub):
 def test_without_a_hub_it_is_said_what_is_missing(stack):
     """And when the files come, by whatever way, they are found."""
     distant_worker(stack)
+    begun = time.monotonic()
     stack.frontend("--model-root", stack.folder / "volume", HF_HOME=stack.folder / "hf")
     stack.front.wait_log("set HF_ENDPOINT")
     answer = say(stack, REPOSITORY)
     assert answer.status == 503 and "config.json" in answer.json["message"]
     assert stack.models() == []
-    assert stack.metric("commutator_model_loads_total", model=REPOSITORY, outcome="failed") == 1
+    failed = stack.metric("commutator_model_loads_total", model=REPOSITORY, outcome="failed")
+    assert 1 <= failed <= 1 + (time.monotonic() - begun) // 5  # seconds until it is tried again
     copy_model(stack.folder / "volume" / REPOSITORY)
     served(stack, REPOSITORY)
 

@@ -17,7 +17,7 @@ import pytest
 import stack
 from conftest import free_port, reference_python
 from fake_worker import FakeWorker
-from stack import CHAT, COMPLETIONS, MODEL, Stack, until
+from stack import CHAT, COMPLETIONS, MODEL, PATIENCE, Stack, until
 
 NEWEST = "1.6.1"
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "It's <b>", "parameters": {
@@ -32,7 +32,7 @@ class Front:
         self.port = port
 
     def ask(self, path, body, headers=()):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
                            {"content-type": "application/json", **dict(headers)})
         response = connection.getresponse()
@@ -40,7 +40,7 @@ class Front:
 
     def ask_text(self, path, text):
         """The status of a body as it stands."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request("POST", path, text, {"content-type": "application/json"})
         return connection.getresponse().status
 
@@ -554,7 +554,7 @@ def test_content_types(rig):
         for kind in ("text/plain", None, "application/json; charset=utf-8", "application/vnd.api+json", "application/x-www-form-urlencoded"):
             told = []
             for front in fronts:
-                connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+                connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)
                 connection.request("POST", path, json.dumps({"model": MODEL, **subject}), {"content-type": kind} if kind else {})
                 response = connection.getresponse()
                 told.append((response.status, json.loads(response.read()).get("message")))

@@ -165,7 +165,7 @@ class Operator:
 
     def http(self, port, path):
         try:
-            conn = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            conn = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
             conn.request("GET", path)
             answer = conn.getresponse()
             return answer.status, answer.read().decode()
@@ -189,7 +189,7 @@ class Operator:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(DEADLINE)
 
 
 @contextlib.contextmanager
@@ -538,7 +538,7 @@ def test_nothing_is_written_when_nothing_has_changed(api, ns, tmp_path):
         eventually(rolled_out, "the pods of all Deployments")
         def still():
             before = versions(api, ns)
-            time.sleep(1)
+            time.sleep(3)
             return before == versions(api, ns)
         eventually(still, "no more writes")
     before = versions(api, ns)

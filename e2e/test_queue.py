@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from conftest import program
-from stack import CHAT, MODEL, PATIENT, Stack, until, words
+from stack import CHAT, MODEL, PATIENT, Stack, put, until, words
 
 QUEUED_LOG = "info,commutator::frontend::request=debug,commutator::frontend::admission=debug"
 PENDING = "dynamo_frontend_router_queue_pending_requests"
@@ -196,12 +196,12 @@ def test_a_wrong_policy_file_is_refused(stack, tmp_path):
 
 def test_the_queue_opens_when_its_threshold_goes(stack, tmp_path):
     routing = tmp_path / "routing"
-    routing.write_text("DYN_ROUTER_QUEUE_THRESHOLD=0\n")
+    put(routing, "DYN_ROUTER_QUEUE_THRESHOLD=0\n")
     stack.up("--router-mode", "kv", "--routing-file", routing, DYN_LOG=QUEUED_LOG, **PATIENT)
     until("the file is in force", lambda: stack.metric("commutator_routing_changes_total"))
     with busy(stack) as first:
         waits = park(stack, words(30))
-        routing.write_text("DYN_ROUTER_QUEUE_THRESHOLD=1000\n")
+        put(routing, "DYN_ROUTER_QUEUE_THRESHOLD=1000\n")
         until("it goes", lambda: pending(stack) == 0)
         assert first.is_alive()
     finish(first, waits)

@@ -9,7 +9,7 @@ import pytest
 
 import plane_caller
 from conftest import program, reference_python, run
-from stack import COMPLETIONS, MODEL, MODEL_PATH, PATIENCE, Stack, until
+from stack import COMPLETIONS, MODEL, MODEL_PATH, PATIENCE, Stack, put, until
 from test_replicas import Theirs, another
 
 QUERY, RECORD = "kv_indexer_query", "kv_indexer_record_routing_decision"
@@ -73,7 +73,7 @@ def test_a_router_without_index_finds_what_the_other_knows(stack):
     for seed in range(3):
         home, cached = chosen(decided(keeper, prompt(seed)))
         assert cached == 0
-        until("its events have come", lambda seed=seed: chosen(decided(keeper, prompt(seed)))[1] == BLOCKS)
+        until("its events have come", lambda seed=seed: home in holders(decided(keeper, prompt(seed))))
         record = decided(user, prompt(seed))
         assert home in holders(record) and chosen(record)[1] == BLOCKS and record["index"] == "remote"
     assert "index" not in decided(keeper, prompt(0))
@@ -117,7 +117,7 @@ def test_a_keeper_that_dies_and_comes_back(stack):
 
 
 def test_a_keeper_that_hangs_delays_one_request(stack):
-    keeper, user = keeper_and_user(stack, "--remote-indexer-timeout", "5s")
+    keeper, user = keeper_and_user(stack, "--remote-indexer-timeout", "10s")
     ask(user, prompt(0))
     keeper.front.pause()
     try:
@@ -131,7 +131,7 @@ def test_a_keeper_that_hangs_delays_one_request(stack):
         failed = user.metric(LOST)
         # It is left alone, so this one does not wait.
         record = decided(user, prompt(5))
-        assert record["index"] == "remote-lost" and record["outcome"]["duration_ms"] < 4500
+        assert record["index"] == "remote-lost" and record["outcome"]["duration_ms"] < 9500
         assert user.metric(LOST) == failed + 1
     finally:
         keeper.front.resume()
@@ -140,21 +140,21 @@ def test_a_keeper_that_hangs_delays_one_request(stack):
 
 def test_the_mode_flips_under_a_remote_index(stack, tmp_path):
     routing = tmp_path / "routing"
-    routing.write_text("DYN_ROUTER_MODE=kv\n")
+    put(routing, "DYN_ROUTER_MODE=kv\n")
     keeper = stack.up("--serve-indexer", "--routing-file", routing, workers=4)
     user = copy.copy(stack)
     user.frontend("--use-remote-indexer", "--routing-file", routing)
     user.ready(4)
     user.front.wait_log("remote KV indexer found")
     home, _ = chosen(decided(user, prompt(1)))
-    until("its events have come", lambda: chosen(decided(keeper, prompt(1)))[1] == BLOCKS)
+    until("its events have come", lambda: home in holders(decided(keeper, prompt(1))))
     for _ in range(3):
-        routing.write_text("DYN_ROUTER_MODE=round-robin\n")
+        put(routing, "DYN_ROUTER_MODE=round-robin\n")
         until("it is in force", lambda: decided(user, prompt(2))["mode"] == "round-robin")
         before = keeper.metric(ASKED, kind="query", outcome="answered")
         assert "index" not in decided(user, prompt(2))
         assert keeper.metric(ASKED, kind="query", outcome="answered") == before
-        routing.write_text("DYN_ROUTER_MODE=kv\n")
+        put(routing, "DYN_ROUTER_MODE=kv\n")
         until("it is in force", lambda: decided(user, prompt(2))["mode"] == "kv")
         record = decided(user, prompt(1))
         assert record["index"] == "remote" and home in holders(record) and chosen(record)[1] == BLOCKS
@@ -163,12 +163,12 @@ def test_the_mode_flips_under_a_remote_index(stack, tmp_path):
 def test_what_a_router_goes_by_is_switched_while_running(stack, tmp_path):
     """With events the endpoint for placements goes, and nobody writes; and back."""
     routing = tmp_path / "routing"
-    routing.write_text("DYN_KV_EVENTS=false\n")
+    put(routing, "DYN_KV_EVENTS=false\n")
     keeper, user = keeper_and_user(stack, "--routing-file", routing)
     records = lambda: plane_caller.address_of(stack.kv, "dynamo", "backend", RECORD)
     until("it is written", lambda: ask(user, prompt(0)) and
           keeper.metric(ASKED, kind="record", outcome="answered") > 0)
-    routing.write_text("DYN_KV_EVENTS=true\n")
+    put(routing, "DYN_KV_EVENTS=true\n")
     for one in (keeper, user):
         one.front.wait_log("routing configuration in force generation=2")
     until("the endpoint is gone", lambda: not records())
@@ -180,7 +180,7 @@ def test_what_a_router_goes_by_is_switched_while_running(stack, tmp_path):
     until("the other one asks for that", hears)
     written = keeper.metric(ASKED, kind="record", outcome="answered")
     assert hears() and keeper.metric(ASKED, kind="record", outcome="answered") == written
-    routing.write_text("DYN_KV_EVENTS=false\n")
+    put(routing, "DYN_KV_EVENTS=false\n")
     until("the endpoint is back", records)
     until("it is written again", lambda: ask(user, prompt(2)) and
           keeper.metric(ASKED, kind="record", outcome="answered") > written)
@@ -202,7 +202,7 @@ def test_prefill_workers_have_an_index_too(stack):
         records = at.get(f"/explain/{name}").json["decisions"]
         return [record for record in records if record["worker_type"] == "prefill"][-1]
     home, _ = chosen(prefill(stack))
-    until("its events have come", lambda: chosen(prefill(stack))[1] == BLOCKS)
+    until("its events have come", lambda: home in holders(prefill(stack)))
     record = prefill(user)
     assert record["index"] == "remote" and home in holders(record) and chosen(record)[1] == BLOCKS
 
@@ -325,8 +325,11 @@ def test_their_user_of_our_index(stack, events):
         status, body = theirs.ask(prompt(seed))
         assert status == 200 and cached(body) == 16 * (BLOCKS - 1), (home, body)
     assert stack.metric(ASKED, kind="query", outcome="answered") >= 4
-    written = stack.metric(ASKED, kind="record", outcome="answered")
-    assert written == 0 if events else written >= 4
+    written = lambda: stack.metric(ASKED, kind="record", outcome="answered")
+    if events:
+        assert written() == 0
+    else:  # beside its answer
+        until("what it placed is written", lambda: written() >= 4)
     assert not stack.metric(ASKED, kind="record", outcome="refused")
     if not events:  # what it placed, ours knows
         assert theirs.ask(prompt(5))[0] == 200

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from stack import (CHAT, COMPLETIONS, MODEL, PATIENT, ROUTED, ROUTED_LOG, Stack, decision_for, decisions_of, request_id,
+from stack import (CHAT, COMPLETIONS, MODEL, PATIENT, ROUTED, ROUTED_LOG, Stack, decision_for, decisions_of, put, request_id,
                    until, words)
 from test_combinations import Reference
 
@@ -113,10 +113,12 @@ def test_kv_predicts_without_events(eventless):
 def test_predictions_expire(eventless):
     stack = eventless.up("--router-mode", "kv", "--router-ttl", "0.5", workers=2, DYN_KV_EVENTS="false")
     prompt = words(600)
-    cached = lambda: decision_for(stack, stack.chat(prompt)).selected["cached"]
-    assert cached() == 0
+    # What only asks is sent nowhere and predicts nothing.
+    cached = lambda **asked: max(row["cached"] for row in decision_for(stack, stack.chat(prompt, **asked)).rows)
+    expected = lambda: cached(nvext={"annotations": ["query_instance_id:"]})
+    assert expected() == 0 and cached() == 0
     until("a prediction holds from one request to the next", lambda: cached() > 10)
-    until("the prediction is forgotten", lambda: time.sleep(0.7) or cached() == 0)
+    until("the prediction is forgotten", lambda: expected() == 0)
 
 
 # --- traces ---
@@ -200,7 +202,7 @@ def test_no_trace_outside_of_kv(eventless):
 def test_temperature_spreads(stack):
     """At temperature 0 a cached prompt stays where it is; a high one draws almost evenly."""
     stack.up("--router-mode", "kv", "--router-temperature", "100", workers=WORKERS, DYN_LOG=ROUTED_LOG)
-    for _ in range(60):
+    for _ in range(120):  # nearly fair draws: that one of four is hardly ever drawn is out of the question
         stack.chat("always the same prompt " + words(300), max_tokens=1)
     counts = collections.Counter(worker for _, _, worker, _ in routed(stack))
     assert len(counts) == WORKERS and min(counts.values()) >= 3, counts
@@ -270,14 +272,11 @@ FORMULAS = {
 
 def test_policies_flip_live_and_their_lines_compute(stack):
     routing = stack.folder / "routing"
-    routing.write_text("DYN_ROUTER_MODE=kv\n")
+    put(routing, "DYN_ROUTER_MODE=kv\n")
     stack.up("--routing-file", routing, workers=WORKERS)
     until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
     for generation, policy in enumerate(["marginal", "dynamo-1.x", "dynamo"], 2):
-        fresh = stack.folder / "routing.new"
-        fresh.write_text(f"DYN_ROUTER_MODE=kv\nDYN_ROUTER_POLICY={policy}\n"
-                         "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT=0.5\n")
-        fresh.rename(routing)
+        put(routing, f"DYN_ROUTER_MODE=kv\nDYN_ROUTER_POLICY={policy}\nDYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT=0.5\n")
         until("it is in force", lambda: stack.metric("commutator_routing_generation") == generation)
         before = len(stack.front.log())
         load(stack, seed=generation)
@@ -417,46 +416,57 @@ class Load:
             thread.join()
 
 
+IN_FORCE = re.compile(r"^(\S+)Z .* routing configuration in force generation=\d+ .*mode=([\w-]+)", re.MULTILINE)
+
+
 def flip(stack, mode):
-    """Replaces the routing file and returns the seconds until the first decision in the new mode."""
-    fresh = stack.folder / "routing.new"
-    fresh.write_text(f"DYN_ROUTER_MODE={mode}\n")
+    """Replaces the routing file; the seconds until the frontend has the mode in force by its own clock, without those in
+    which it waited for a processor, and until the first request is decided in it."""
     with open(stack.front.log_path, "rb") as log:
         log.seek(0, 2)
-        t0 = time.time()
-        fresh.rename(stack.folder / "routing")
+        waited, t0 = stack.front.waited_seconds(), time.time()
+        put(stack.folder / "routing", f"DYN_ROUTER_MODE={mode}\n")
         seen = bytearray()
+
+        def found(pattern, which):
+            for line in pattern.finditer(seen.decode(errors="replace")):
+                at = datetime.datetime.fromisoformat(line.group(1) + "+00:00").timestamp()
+                if line.group(which) == mode and at >= t0:
+                    return at, line.start()
+            return None
 
         def decided():
             seen.extend(log.read())
-            for stamp, _, now, *_ in ROUTED.findall(seen.decode(errors="replace")):
-                at = datetime.datetime.fromisoformat(stamp + "+00:00").timestamp()
-                if now == mode and at >= t0:
-                    return at - t0
-            return None
-        return until(f"a decision in mode {mode}", decided)
+            return found(ROUTED, 3)
+        at, place = until(f"a decision in mode {mode}", decided)
+        in_force, begin = found(IN_FORCE, 2)
+        waited = stack.front.waited_seconds() - waited
+    assert begin < place and not [now for _, _, now, *_ in ROUTED.findall(seen[begin:].decode(errors="replace")) if now != mode]
+    return in_force - t0 - waited, at - t0
 
 
 def test_flips_under_load(stack, capsys):
-    (stack.folder / "routing").write_text("DYN_ROUTER_MODE=kv\n")
+    put(stack.folder / "routing", "DYN_ROUTER_MODE=kv\n")
     stack.up("--routing-file", stack.folder / "routing", workers=WORKERS, blocks=4096, DYN_LOG=ROUTED_LOG)
     until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
     clients = Load(stack)
     clients.after(200)  # warm
     before = clients.after(200)
-    pid, took, after = stack.front.pid, [], []
+    pid, took, decided, after = stack.front.pid, [], [], []
     for n in range(50):
         mode = ("round-robin", "least-loaded", "random", "power-of-two", "kv")[n % 5]
-        took.append(flip(stack, mode))
+        for times, seconds in zip((took, decided), flip(stack, mode)):
+            times.append(seconds)
         if mode == "kv":
             after.append(clients.after(100))
         else:
             clients.after(10)
     clients.stop()
     took.sort()
+    decided.sort()
     with capsys.disabled():
-        print(f"\n  50 flips: p50 {took[25] * 1000:.0f} ms, p99 {took[49] * 1000:.0f} ms; hit rate before "
-              f"{before:.1%}, after the flips back {min(after):.1%} to {max(after):.1%}; "
+        print(f"\n  50 flips: in force p50 {took[25] * 1000:.0f} ms, p99 {took[49] * 1000:.0f} ms, first decision p50 "
+              f"{decided[25] * 1000:.0f} ms, p99 {decided[49] * 1000:.0f} ms; hit rate before {before:.1%}, after the flips back {min(after):.1%} to {max(after):.1%}; "
               f"{len(clients.rates)} requests, {len(clients.failures)} failed")
     assert not clients.failures, clients.failures[:3]
     assert min(after) >= before - 0.02
@@ -470,16 +480,16 @@ def test_flips_under_load(stack, capsys):
 def test_bad_live_configuration_is_refused(eventless):
     stack = eventless
     routing = stack.folder / "routing"
-    routing.write_text("DYN_ROUTER_MODE=kv\n# a comment\n\nnonsense\n")
+    put(routing, "DYN_ROUTER_MODE=kv\n# a comment\n\nnonsense\n")
     stack.up("--routing-file", routing)
     until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
-    routing.write_text("DYN_ROUTER_MODE=clever\n")
+    put(routing, "DYN_ROUTER_MODE=clever\n")
     until("it is refused", lambda: stack.metric("commutator_routing_errors_total") == 1)
     stack.front.wait_log("routing configuration refused.*clever")
     stack.chat()
     assert stack.decisions() == {"kv": 1}
     # What the file no longer names falls back to the start's values.
-    routing.write_text("DYN_ROUTER_TEMPERATURE=0.5\n")
+    put(routing, "DYN_ROUTER_TEMPERATURE=0.5\n")
     until("it is in force", lambda: stack.metric("commutator_routing_changes_total") == 2)
     stack.chat()
     assert stack.decisions() == {"kv": 1, "round-robin": 1}
@@ -488,7 +498,7 @@ def test_bad_live_configuration_is_refused(eventless):
 def test_other_variables_apply_live(eventless):
     stack = eventless
     routing = stack.folder / "routing"
-    routing.write_text("DYN_ROUTER_MODE=kv\nDYN_KV_OVERLAP_SCORE_WEIGHT=3\nDYN_ACTIVE_PREFILL_TOKENS_THRESHOLD=7\n")
+    put(routing, "DYN_ROUTER_MODE=kv\nDYN_KV_OVERLAP_SCORE_WEIGHT=3\nDYN_ACTIVE_PREFILL_TOKENS_THRESHOLD=7\n")
     stack.up("--routing-file", routing)
     until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
     decision = decision_for(stack, stack.chat())
@@ -499,11 +509,11 @@ def test_other_variables_apply_live(eventless):
 def test_events_switched_on_live(stack):
     """A frontend that began without events learns what workers hold when they are switched on."""
     routing = stack.folder / "routing"
-    routing.write_text("DYN_KV_EVENTS=false\n")
+    put(routing, "DYN_KV_EVENTS=false\n")
     stack.up("--router-mode", "kv", "--routing-file", routing, workers=2)
     until("the file is in force", lambda: stack.metric("commutator_routing_generation") == 1)
     load(stack, requests=20)
-    routing.write_text("DYN_KV_EVENTS=true\n")
+    put(routing, "DYN_KV_EVENTS=true\n")
     until("NATS is connected", lambda: stack.metric("commutator_nats_up") == 1)
     until("the dumps have arrived", lambda: index_blocks(stack) > 20)
 
@@ -519,7 +529,8 @@ def test_late_frontend_learns_what_workers_hold(stack):
     assert first.stop() == 0
     stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
     stack.ready(WORKERS)
-    until("the dumps have arrived", lambda: index_blocks(stack) >= known)
+    until("all dumps have arrived", lambda: (stack.metric("commutator_router_kv_recoveries_total", kind="dump", outcome="dump")
+                                             or 0) >= WORKERS and index_blocks(stack) >= known)
     answer = stack.chat(words(400, 3) + " and then?")
     assert [overlap for request, _, _, overlap in routed(stack) if request == request_id(answer)][0] >= 12
 
@@ -530,8 +541,8 @@ def test_removed_blocks_leave_the_index(stack):
     for seed in range(20):
         stack.chat(words(400, 500 + seed), max_tokens=1)
     until("nothing runs", lambda: not stack.loads())
-    until("evictions are followed", lambda: 0 < index_blocks(stack) <= 2 * 64)
-    assert stack.metric("dynamo_component_kv_cache_events_applied", event_type="removed", status="ok") > 0
+    removed = lambda: stack.metric("dynamo_component_kv_cache_events_applied", event_type="removed", status="ok") or 0
+    until("evictions are followed", lambda: removed() > 0 and 0 < index_blocks(stack) <= 2 * 64)
 
 
 def test_nats_killed_and_back_under_load(stack):
@@ -548,7 +559,8 @@ def test_nats_killed_and_back_under_load(stack):
         stack.chat(words(500, 900 + seed))
     stack.start_nats()
     until("it is back", lambda: stack.metric("commutator_nats_up") == 1)
-    assert stack.get("/health").json["notes"] == []
+    # If it was away for long, workers are missed until their next event.
+    until("nothing is amiss", lambda: stack.get("/health").json["notes"] == [])
     clients.after(150)
     after = clients.after(100)
     clients.stop()
@@ -582,9 +594,12 @@ def test_a_worker_without_events_is_predicted(stack):
     ids = lambda seed: [2000 + 30 * seed + i % 30 for i in range(320)]
     ask = lambda worker, seed: stack.request("POST", COMPLETIONS, stack.body(
         ids(seed), COMPLETIONS, max_tokens=2, **({"nvext": {"backend_instance_id": worker}} if worker else {})))
+    begun = time.monotonic()
     for seed in range(10):
         assert ask(silent, seed).status == ask(heard, 100 + seed).status == 200
-    assert fallback(silent) == fallback(heard) == 0 and stack.get("/health").json["notes"] == []
+    at_once = fallback(silent), stack.get("/health").json["notes"]
+    assert at_once == (0, []) or time.monotonic() - begun > 10, at_once  # it is waited for that long
+    assert fallback(heard) == 0
     until("it is noticed", lambda: fallback(silent) == 1)
     assert fallback(heard) == 0
     (note,) = stack.get("/health").json["notes"]

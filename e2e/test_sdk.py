@@ -83,9 +83,9 @@ def test_a_lost_worker_raises(stack, api):
     """Never a silent end: half an answer must not look like a whole one."""
     with client_of(stack.up(speedup=1)) as client:
         if api == "chat":
-            stream = client.chat.completions.create(**hello(stream=True, max_tokens=1000))
+            stream = client.chat.completions.create(**hello(stream=True, max_tokens=10000))
         else:
-            stream = client.completions.create(model=MODEL, prompt="Once", max_tokens=1000, stream=True,
+            stream = client.completions.create(model=MODEL, prompt="Once", max_tokens=10000, stream=True,
                                                extra_body={"ignore_eos": True})
         next(stream)
         stack.worker.kill()
@@ -165,7 +165,7 @@ def test_leaving_several_choices_cancels_them(stack):
 
 def test_a_lost_worker_fails_several_choices(stack):
     with client_of(stack.up("--migration-limit", "0", speedup=1)) as client:
-        stream = client.chat.completions.create(**hello(stream=True, n=3, temperature=1, max_tokens=1000))
+        stream = client.chat.completions.create(**hello(stream=True, n=3, temperature=1, max_tokens=10000))
         next(stream)
         stack.worker.kill()
         with pytest.raises(openai.APIError):

@@ -92,12 +92,13 @@ def test_junk_of_peers_is_counted(stack):
     with Engine() as junk:  # any publisher
         service = serve(stack, "select", "--replica-sync-port", free_port(), "--replica-sync-peers", junk.endpoint)
         add(service, 1, None)
-        junk.wait_for_subscribers()
-        good = b"dynamo.slot-tracker.v1"
+        good, bad = b"dynamo.slot-tracker.v1", lambda: service.metric("commutator_select_replica_heard_total", outcome="bad") or 0
+        until("it is subscribed to all", lambda: junk.send(good, b"\xc1") or bad())
+        was = bad()
         for parts in ([good, b"\xc1"], [good], [good, b"\x80", b""], [b"dynamo.session-affinity.v1", b"\x90"],
                       [good + b"x", b"\x80"]):
             junk.send(*parts)
-        until("it is counted", lambda: (service.metric("commutator_select_replica_heard_total", outcome="bad") or 0) >= 4)
+        until("it is counted", lambda: bad() >= was + 4)
         assert loads(service) == {1: (0, 0, 0)}
 
 
@@ -169,12 +170,11 @@ def test_a_running_request_keeps_its_session(stack):
     for number in range(1, 5):
         add(service, number, None)
     first = service.post("/select_and_reserve", ask(tokens(30), session_id="a", selection_id="r"))["worker_id"]
-    service.post("/select_and_reserve", ask(tokens(30, 500), session_id="b", selection_id="s"))
+    home = service.post("/select_and_reserve", ask(tokens(30, 500), session_id="b", selection_id="s"))["worker_id"]
     service.call("DELETE", "/reservations/s")
     # Both bindings were made in the same moment; that of the request that has ended goes.
     other = lambda name: service.post("/select", ask(tokens(1), session_id=name))["worker_id"]
-    service.post("/select_and_reserve", ask(tokens(300, 5000), pinned_worker={"worker_id": other("b"), "dp_rank": 0}))
-    home = other("b")
+    service.post("/select_and_reserve", ask(tokens(300, 5000), pinned_worker={"worker_id": home, "dp_rank": 0}))
     until("the one that has ended is forgotten", lambda: other("b") != home)
     assert other("a") == first
 

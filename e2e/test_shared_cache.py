@@ -17,7 +17,7 @@ import zmq
 
 import plane_caller
 from conftest import ROOT, free_port, program, reference_python, run, unavailable
-from stack import MODEL, MODEL_PATH, Stack, parse_metrics, until
+from stack import MODEL, MODEL_PATH, Stack, parse_metrics, put, until
 from test_policy_interop import EFFECTIVE, PINNED, Front
 
 BLOCK, PAGES, TAIL = 16, 20, 8
@@ -324,7 +324,7 @@ def test_switched_while_running(stack):
 
 def test_who_ignores_it_is_named(stack):
     routing = stack.folder / "routing"
-    routing.write_text("DYN_ROUTER_MODE=kv\n")
+    put(routing, "DYN_ROUTER_MODE=kv\n")
     stack.frontend("--shared-cache-type", "hicache", "--routing-file", routing, DYN_ROUTER_MODE="kv")
     stack.front.wait_log("configuration in force")
     warned = lambda: re.findall(r"counts for nothing.*ignored_by\W+([\w.-]+)", stack.front.log())
@@ -333,7 +333,7 @@ def test_who_ignores_it_is_named(stack):
     for mode, policy, want in (("kv", "dynamo-1.x", []), ("random", "dynamo-1.x", ["random"]), ("random", "dynamo", []),
                                ("kv", "marginal", ["marginal"]), ("kv", "dynamo-1.x", []), ("kv", "dynamo", ["dynamo"])):
         known, flips = warned(), stack.front.log().count("configuration in force")
-        routing.write_text(f"DYN_ROUTER_MODE={mode}\nDYN_ROUTER_POLICY={policy}\n")
+        put(routing, f"DYN_ROUTER_MODE={mode}\nDYN_ROUTER_POLICY={policy}\n")
         until("it flips", lambda: stack.front.log().count("configuration in force") > flips)
         stack.get("/health")  # a turn of its loop later
         assert warned() == known + want, (mode, policy)

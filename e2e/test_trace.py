@@ -131,16 +131,20 @@ def test_the_log_names_the_trace(tmp_path):
         for name, (front, port) in {"theirs": stack.reference("1.6.1", "tcp", DYN_LOGGING_JSONL="true"),
                                     "ours": stack.ours(DYN_LOGGING_JSONL="true")}.items():
             told, id = stack.ask(port, headers)
-            lines = [json.loads(line) for line in front.log_lines() if id in line and line.startswith("{")]
-            lines = [line for line in lines if line.get("request_id") == id]
-            assert lines, front.log()[-2000:]
+            span = told["traceparent"].split("-")[2]
+
+            def told_of():
+                """Its lines, when those of its end and of the worker's span are among them."""
+                found = [json.loads(line) for line in front.log_lines() if id in line and line.startswith("{")]
+                found = [line for line in found if line.get("request_id") == id]
+                seen = {line.get(key) for line in found for key in ("span_id", "parent_id")}
+                return {span, SPAN} <= seen and found
+            lines = until(f"{name} logs the request", told_of)
             for line in lines:
                 assert (line["trace_id"], line["x_request_id"]) == (TRACE, "mine"), line
                 assert len(line["span_id"]) == 16 and line["span_id"] != SPAN
             fields[name] = {key for line in lines for key in line
                             if key in ("trace_id", "span_id", "parent_id", "x_request_id")}
-            assert any(line["span_id"] == told["traceparent"].split("-")[2] for line in lines)
-            assert SPAN in {line["parent_id"] for line in lines}
         assert fields["ours"] == fields["theirs"]
 
 

@@ -22,7 +22,7 @@ def test_vendors_graph_unmodified(platform, shared, namespace, name):
     graphs = wanted["metadata"]["name"]
     deployment = DEPLOYMENTS.format(ns=namespace) + f"/{graphs}-frontend"
     eventually(lambda: ((platform.api.get(deployment) or {}).get("status") or {}).get("readyReplicas") == 1,
-               "the frontend ready", 60)
+               "the frontend ready")
     template = platform.api.get(deployment)["spec"]["template"]
     assert template["spec"]["containers"][0]["image"] == IMAGE
     assert template["metadata"]["annotations"]["commutator.dev/original-image"] == original
@@ -31,7 +31,7 @@ def test_vendors_graph_unmodified(platform, shared, namespace, name):
     made = Graph(platform, namespace, graphs)
     service = platform.api.get(SERVICES.format(ns=namespace) + f"/{graphs}-frontend")
     assert service["spec"]["ports"][0]["port"] == 8000
-    eventually(lambda: reachable(made), "the Service answers", 20)
+    eventually(lambda: reachable(made), "the Service answers")
     assert made.health()["status"] == "healthy" and json.loads(made.fetch("/v1/models"))["data"] == []
     status, answer = made.post({"model": "any", "prompt": "hello"})
     assert status == 404, answer

@@ -10,7 +10,7 @@ import pytest
 
 import fake_worker
 from fake_worker import FakeWorker
-from stack import CHAT, COMPLETIONS, MODEL, PATIENT, ROUTED, ROUTED_LOG, SOON, Stack, request_id, until, words
+from stack import CHAT, COMPLETIONS, MODEL, PATIENCE, PATIENT, ROUTED, ROUTED_LOG, SOON, Stack, request_id, until, words
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def in_background(function):
     thread.start()
 
     def wait():
-        thread.join(60)
+        thread.join(PATIENCE)
         assert result, "no result: it failed or hangs"
         return result[0]
     return wait
@@ -52,13 +52,15 @@ def in_background(function):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_killed_before_the_first_token(stack, stream):
-    """Another worker answers, once; the client does not notice."""
-    workers = two_mockers(stack, "--router-mode", "kv", DYN_LOG=ROUTED_LOG, speedup=0.01)
+    """Another worker, which comes while the first computes for minutes, answers, once; the client does not notice."""
+    stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
+    slow = stack.mocker(speedup=0.0002)
+    stack.ready(1)
     answer = in_background(lambda: stack.chat(words(200), max_tokens=1, stream=stream))
-    busy = until("one computes the prompt",
-                 lambda: [w for w, n in loads_by_worker(stack).items() if n > 0])
-    assert len(busy) == 1
-    workers[busy[0]].kill()
+    busy = until("it computes the prompt", lambda: [w for w, n in loads_by_worker(stack).items() if n > 0])
+    stack.mocker()
+    stack.ready(2)
+    slow.kill()
     answer = answer()
     assert answer.status == 200 and answer.text
     tried = [int(worker) for _, request, _, worker, *_ in ROUTED.findall(stack.front.log())
@@ -74,7 +76,7 @@ def test_killed_before_the_first_token(stack, stream):
 def test_killed_during_a_stream(stack):
     """The client is told: an error event, no finish reason, no made-up usage, then [DONE]."""
     stack.up(speedup=1)
-    stream = stack.stream(max_tokens=1000, ignore_eos=True, stream_options={"include_usage": True})
+    stream = stack.stream(max_tokens=10000, ignore_eos=True, stream_options={"include_usage": True})
     for _ in range(3):
         next(stream.events)
     stack.worker.kill()
@@ -89,7 +91,7 @@ def test_killed_during_a_stream(stack):
 
 def test_killed_during_a_unary_answer(stack):
     stack.up(speedup=1)
-    answer = in_background(lambda: stack.request("POST", CHAT, stack.body("x", max_tokens=1000, ignore_eos=True)))
+    answer = in_background(lambda: stack.request("POST", CHAT, stack.body("x", max_tokens=10000, ignore_eos=True)))
     until("tokens flow", lambda: stack.metric("dynamo_frontend_output_tokens_total", model=MODEL))
     stack.worker.kill()
     answer = answer()
@@ -172,7 +174,7 @@ RETRIED = [fake_worker.REFUSE_CONNECTION, fake_worker.NO_ACK, fake_worker.ACK_ER
 
 
 # A limit that ends what such a worker never does, and leaves the other one time on a busy machine.
-LIMIT_OF = {fake_worker.NO_ACK: {"DYN_TCP_REQUEST_TIMEOUT": "3"}, fake_worker.NO_CALL_HOME: {"COMMUTATOR_CALL_HOME_TIMEOUT": "3"}}
+LIMIT_OF = {fake_worker.NO_ACK: {"DYN_TCP_REQUEST_TIMEOUT": "5"}, fake_worker.NO_CALL_HOME: {"COMMUTATOR_CALL_HOME_TIMEOUT": "5"}}
 
 
 def with_fake(stack, behaviour):
@@ -344,7 +346,7 @@ def test_a_thousand_streams(stack, capsys):
             assert text.count('"content":"') == 40 and '"completion_tokens":40' in text
 
     async def everyone():
-        timeout, limits = aiohttp.ClientTimeout(total=120), aiohttp.TCPConnector(limit=0)
+        timeout, limits = aiohttp.ClientTimeout(total=2 * PATIENCE), aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=limits) as session:
             tasks = [asyncio.create_task(one(session, seed)) for seed in range(1000)]
             while not all(task.done() for task in tasks):
