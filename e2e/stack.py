@@ -90,7 +90,8 @@ class Process:
         return text if ended else text[:text.rfind("\n") + 1]
 
     def log_lines(self):
-        return self.log().splitlines()
+        """Whole ones, though it was killed while it wrote."""
+        return self.log().rpartition("\n")[0].splitlines()
 
     def asked(self):
         """What it was asked, if it is a worker program that tells it."""
