@@ -296,7 +296,7 @@ def test_when_it_counts(stack, facts, flags, env, saved):
 def test_switched_while_running(stack):
     """Ours alone: types and worth are part of the live configuration."""
     live = stack.folder / "routing"
-    live.write_text("DYN_SHARED_CACHE_TYPE=none\n")
+    put(live, "DYN_SHARED_CACHE_TYPE=none\n")
     both = Both(stack, {}, ours=["--router-mode", "kv", "--routing-file", live])
     front, tokens, names = both.fronts[0], prompt(), []
     names += plain(pages_of(tokens)[:10])

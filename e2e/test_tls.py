@@ -225,6 +225,10 @@ class Plane(Stack):
         except OSError:
             return False
 
+    def answers(self):
+        """The reference's frontend lists a model a moment before it opens the route."""
+        return self.is_listed() and self.request("POST", CHAT, chat()).status == 200
+
     def check_nothing_leaked(self):
         if self.front.name == "frontend":
             super().check_nothing_leaked()
@@ -245,7 +249,7 @@ def test_the_request_plane_in_tls(plane, front, worker, how):
     """Requests and the connections home, whoever listens."""
     plane.worker(worker, **plane.environment("worker", **how))
     plane.serve(front, **plane.environment("frontend", **how))
-    until("the model is listed", plane.is_listed)
+    until("the model is served", plane.answers)
     assert plane.chat("word " * 4000, max_tokens=2).usage["completion_tokens"] == 2  # more than one record
     stream = plane.stream(max_tokens=40)
     assert stream.status == 200 and sum(1 for _ in stream.events) >= 40
@@ -257,7 +261,7 @@ def test_each_side_decides_for_itself(plane, front, worker):
     """Only connections home are in TLS: the worker trusts and shows nothing, the frontend the other way round."""
     plane.worker(worker, **plane.environment("worker", serves=False))
     plane.serve(front, **plane.environment("frontend", trusts=False))
-    until("the model is listed", plane.is_listed)
+    until("the model is served", plane.answers)
     assert plane.chat().usage["completion_tokens"] == 4
 
 
