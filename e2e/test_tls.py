@@ -272,13 +272,15 @@ def test_a_worker_that_is_not_trusted(plane, tmp_path, front, worker):
     plane.authority = certificate(tmp_path, "stranger")
     plane.serve(front, **plane.environment("frontend"))
     until("the model is listed", plane.is_listed)
-    assert plane.request("POST", CHAT, plane.body("Hello")).status == 503
+    # 1.6.1 does not always see that a connection was closed on which it waits.
+    told = (503,) if front == "ours" else (503, 504)
+    assert plane.request("POST", CHAT, plane.body("Hello")).status in told
     if front == "ours":
         assert "certificate verify failed" in plane.front.log()
     plane.front.stop()
     plane.serve(front, **plane.environment("frontend", trusts=False))
     until("the model is listed", plane.is_listed)
-    assert plane.request("POST", CHAT, plane.body("Hello")).status == 503
+    assert plane.request("POST", CHAT, plane.body("Hello")).status in told
     assert worker.alive()
 
 
