@@ -16,7 +16,7 @@
 #include "router/sync/event_publisher.h"
 #include "router/sync/event_ring.h"
 #include "worker/worker_metrics.h"
-#include "worker/worker_records.h"
+#include "router/discovery/worker_records.h"
 
 static const struct log_target LG = {"dynamo_mocker"};
 

@@ -17,6 +17,7 @@
 #include "router/frontend/indexes.h"
 #include "router/frontend/shared_cache.h"
 #include "router/sched/scheduler.h"
+#include "router/service/planes.h"
 #include "router/service/program.h"
 #include "router/service/route_options.h"
 #include "router/service/route_stream.h"
@@ -36,7 +37,7 @@ static const struct log_target LG = {"commutator::router"};
 static const char *const ENDPOINTS[] = {"generate", "best_worker_id", "get_overlap_scores"};
 
 /* Callers that have not seen the withdrawal yet get a clear "Unknown endpoint" for so long. */
-enum { LINGER_MS = 500, RUNNING_MAX = 16384 };
+enum { LINGER_MS = 500 };
 
 struct route_service {
     struct loop *loop;
@@ -50,8 +51,7 @@ struct route_service {
     struct replica *replica; /* NULL: nothing is shared with other routers */
     struct load_report *report;
     struct indexes *indexes;
-    struct plane_server *server;
-    struct nats_link *nats; /* of the server; NULL on other planes */
+    struct planes planes;
     struct system_server *system;
     struct route_pool pool;
     struct admission_rules *rules;
@@ -248,27 +248,10 @@ static void on_nats_state(void *arg, bool up)
 
 static int start_planes(struct route_service *s, struct err *e)
 {
-    const struct frontend_conf *c = &s->o->base;
-    const struct plane_client_conf client = frontend_conf_plane(c, "dynamo-router");
-    bool http = c->request_plane == PLANE_HTTP;
-    struct nats_link_conf nats = client.nats;
-    struct plane_server_conf server = {.kind = (enum plane_kind)c->request_plane,
-                                       .host = http && s->o->http_host ? s->o->http_host
-                                                                       : c->tcp_rpc_host,
-                                       .port = (uint16_t)(http ? s->o->http_port : s->o->tcp_port),
-                                       .root = s->o->http_root,
-                                       .running_max = RUNNING_MAX,
-                                       .tls = &c->plane_tls};
-    int r = 0;
+    int r = planes_start(&s->planes, s->loop, s->o, on_nats_state, s, e);
 
-    nats.state = on_nats_state;
-    nats.arg = s;
-    if (server.kind == PLANE_NATS)
-        r = nats_link_start(&s->nats, s->loop, &nats, e);
-    server.nats = s->nats;
-    if (r == 0)
-        r = plane_client_new(&s->pool.plane, s->loop, &client, e);
-    return r < 0 ? r : plane_server_new(&s->server, s->loop, &server, e);
+    s->pool.plane = s->planes.client;
+    return r;
 }
 
 static void serve_generate(void *arg, struct plane_request *rq)
@@ -295,7 +278,7 @@ static struct record record_of(const struct route_service *s, size_t i)
                            .component = STR(COMPONENT),
                            .endpoint = str_from(ENDPOINTS[i]),
                            .instance_id = s->store->instance_id,
-                           .transport = record_transport(plane_server_kind(s->server)),
+                           .transport = record_transport(plane_server_kind(s->planes.server)),
                            .address = str_from(s->addresses[i])};
 }
 
@@ -335,11 +318,11 @@ static int register_endpoints(struct route_service *s, struct err *e)
         const struct plane_endpoint ep = endpoint_of(s, i);
         AUTO(buf_done) struct buf address = BUF_NULL;
 
-        plane_server_put_address(s->server, &ep, &address);
+        plane_server_put_address(s->planes.server, &ep, &address);
         s->addresses[i] = str_dup(buf_str(&address));
-        plane_server_register(s->server, &ep, serve[i], s);
+        plane_server_register(s->planes.server, &ep, serve[i], s);
     }
-    return s->nats ? 0 : publish_endpoints(s, e);
+    return s->planes.nats ? 0 : publish_endpoints(s, e);
 }
 
 static void withdraw_endpoints(struct route_service *s)
@@ -348,7 +331,7 @@ static void withdraw_endpoints(struct route_service *s)
         const struct plane_endpoint ep = endpoint_of(s, i);
         struct record rec = record_of(s, i);
 
-        plane_server_unregister(s->server, &ep);
+        plane_server_unregister(s->planes.server, &ep);
         if (s->registered)
             store_withdraw(s->store, &rec);
     }
@@ -361,7 +344,7 @@ static int start_indexes(struct route_service *s, struct err *e)
                                       .options = &s->o->base,
                                       .program = "dynamo-router",
                                       .plane = s->pool.plane,
-                                      .server = s->server,
+                                      .server = s->planes.server,
                                       .store = s->store,
                                       .metrics = s->metrics,
                                       .router_id = random_u64()};
@@ -595,9 +578,7 @@ struct route_service *route_service_free(struct route_service *s)
     kv_feed_free(s->feed);
     kv_events_free(s->events);
     indexes_free(s->indexes);
-    plane_server_free(s->server);
-    plane_client_free(s->pool.plane);
-    nats_link_free(s->nats);
+    planes_done(&s->planes);
     store_free(s->store);
     timer_free(s->linger);
     timer_free(s->deadline);

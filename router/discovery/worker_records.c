@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/worker_records.h"
+#include "router/discovery/worker_records.h"
 
 #include <assert.h>
 #include <inttypes.h>
