@@ -8,8 +8,9 @@
 
 #include "router/service/program.h"
 
-static const struct service_program *const PROGRAMS[] = {
-    &ROUTE_PROGRAM, &SELECT_PROGRAM, &INDEX_PROGRAM, &SLOTS_PROGRAM, &BRIDGE_PROGRAM};
+static const struct service_program *const PROGRAMS[] = {&ROUTE_PROGRAM,  &SELECT_PROGRAM,
+                                                         &INDEX_PROGRAM,  &SLOTS_PROGRAM,
+                                                         &BRIDGE_PROGRAM, &GLOBAL_PROGRAM};
 
 static const char *environment(const char *name)
 {

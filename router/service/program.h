@@ -31,7 +31,7 @@ struct service_program {
 void service_program_stop_rest(void *state, loop_fn stopped, void *arg);
 
 extern const struct service_program ROUTE_PROGRAM, SELECT_PROGRAM, INDEX_PROGRAM, SLOTS_PROGRAM,
-    BRIDGE_PROGRAM;
+    BRIDGE_PROGRAM, GLOBAL_PROGRAM;
 
 /* Runs the command until SIGTERM or SIGINT. Returns the exit status. */
 int service_program_run(const struct service_program *p, int argc, char *const *argv,

@@ -187,17 +187,24 @@ static int parse_endpoint(struct route_options *o, struct err *e)
     return 0;
 }
 
-int route_options_derive(struct route_options *o, struct err *e)
+int route_options_derive_port(struct route_options *o, struct err *e)
 {
     int64_t port;
-    int r;
 
     if (!str_parse_i64(str_from(o->system_port_text), &port) || port < -1 || port > SYSTEM_PORT_MAX)
         return err_set(e, -EINVAL, "DYN_SYSTEM_PORT: '%s' is not between -1 and %d",
                        o->system_port_text, SYSTEM_PORT_MAX);
     o->system_port = (int)port;
+    return 0;
+}
+
+int route_options_derive(struct route_options *o, struct err *e)
+{
+    int r = route_options_derive_port(o, e);
+
     o->base.route.mode = ROUTE_KV;
-    r = policy_file_apply(&o->base, e);
+    if (r == 0)
+        r = policy_file_apply(&o->base, e);
     worker_selection_apply(&o->base.route, ROUTE_AGGREGATED);
     if (r == 0)
         r = frontend_conf_settle_index(&o->base, e);

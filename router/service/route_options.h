@@ -35,4 +35,6 @@ MUST_CHECK int endpoint_name_parse(const char *text, struct endpoint_name *ret, 
 const struct conf_spec *route_options_spec(void);
 /* Fills what is derived. -EINVAL with what is wrong. */
 MUST_CHECK int route_options_derive(struct route_options *o, struct err *e);
+/* Of it, system_port alone. */
+MUST_CHECK int route_options_derive_port(struct route_options *o, struct err *e);
 void route_options_done(struct route_options *o); /* what is derived */
