@@ -233,6 +233,28 @@ def test_settings_win_over_flags_as_in_1x(stack, tails):
             assert ours < cut + 2  # the prompt's blocks alone: what was routed is believed
 
 
+HALF = selection("dynamo-default-cost-fn", overlap_score_credit=0.5)
+
+
+@pytest.mark.parametrize("file, saved", [
+    ("router: {use_kv_events: true}\n" + HALF, 5), ("router: {use_kv_events: true}\n", 0), (HALF, 5),
+    (selection("dynamo-default-cost-fn"), 0), ("router: {router_assume_kv_reuse: true}\n" + HALF, 5),
+], ids=["events-and-credit", "events", "credit", "neither", "reuse-and-credit"])
+def test_a_file_wins_over_load_aware_as_in_1x(stack, tails, file, saved):
+    """That is a preset: no credit, no events, no reuse. With a credit and without events what was sent counts."""
+    beside = Beside(stack, file, "--load-aware", "--no-router-track-active-blocks", n_workers=1)
+    stem = own(1, 20 * BLOCK)
+    for front in beside.fronts:
+        front.ask(stem)
+    score = lambda: beside.scores([stem[:10 * BLOCK] + own(next(tails), 2 * BLOCK) for _ in range(2)])
+    until("both credit it so", lambda: score() == [12 - saved + 12] * 2)
+    for front in beside.fronts:
+        front.hold(stem, beside.workers[0])
+    until("both count what runs", lambda: len(set(score())) == 1)
+    seen = score()
+    assert seen[0] == seen[1] > 12 - saved + 12
+
+
 INSTANCE = "  instances: [{name: a, type: dynamo-two-tier-cost-fn}]\n"
 
 

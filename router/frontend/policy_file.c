@@ -81,6 +81,8 @@ static int apply_setting(struct frontend_conf *c, const struct policy_setting *s
         return strcmp(text, "none") == 0 ? 0
                                          : err_set(e, -EINVAL, "router.%s: expected none", s->key);
     r = conf_set(&FRONTEND_CONF_SPEC, c, str_from(s->option), str_from(text), e);
+    if (r == 0 && strcmp(s->key, "use_kv_events") == 0)
+        c->route.caches_anyway = c->route.use_kv_events;
     return r < 0 ? err_wrap(e, r, "router.%s", s->key) : 0;
 }
 
@@ -117,6 +119,19 @@ static int select_workers(struct frontend_conf *c, const struct json *section, s
                                  c->prefill_selector, c->decode_selector, e);
 }
 
+/* Events are followed all the same: what they tell counts when it is switched off while requests run. */
+static void preset_load_aware(struct frontend_conf *c)
+{
+    c->route.caches_anyway = false;
+    if (!c->route.load_aware)
+        return;
+    c->route.overlap_credit = 0;
+    c->route.predicted_ttl_ms = 0;
+    c->route.assume_kv_reuse = false;
+    c->route.track_active_blocks = c->route.track_prefill_tokens = true;
+    c->use_remote_indexer = c->serve_indexer = false;
+}
+
 int policy_file_apply_text(struct frontend_conf *c, struct str yaml, struct err *e)
 {
     AUTO(json_free) struct json *documents = NULL;
@@ -137,6 +152,7 @@ int policy_file_apply(struct frontend_conf *c, struct err *e)
     AUTO(buf_done) struct buf text = BUF_NULL;
     int r;
 
+    preset_load_aware(c);
     if (!c->queue.file)
         return select_workers(c, NULL, e);
     r = file_read(c->queue.file, FILE_BYTES_MAX, &text, e);

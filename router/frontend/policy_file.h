@@ -3,7 +3,7 @@
  * The settings and selectors of a policy file (--router-policy-config), in the schema of the
  * reference 1.6; its policy classes are read by admission.h.
  *
- *     router:                    # wins over flags and variables, as there
+ *     router:                    # wins over flags, variables and --load-aware, as there
  *       use_kv_events: false
  *       router_ttl_secs: 60      # … POLICY_SETTINGS in the source has all of them
  *     worker_selection: …        # router/sched/worker_selection.h
@@ -16,7 +16,8 @@
 struct err;
 struct frontend_conf;
 
-/* Changes @c as its file says, if it names one, and as its options for prefill and decode do.
+/* Changes @c as --load-aware says, then as its file does, if it names one, and as its options for prefill
+ * and decode do.
  * -EINVAL with the place and what is wrong there, or why it cannot be read. */
 MUST_CHECK int policy_file_apply(struct frontend_conf *c, struct err *e);
 /* The same of a file's text. */

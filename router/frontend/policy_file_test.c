@@ -6,6 +6,7 @@
 
 #include "lib/base/err.h"
 #include "router/frontend/frontend_conf.h"
+#include "router/sched/worker_selection.h"
 
 static const char *environment(const char *name)
 {
@@ -114,8 +115,41 @@ static void wrong_settings_are_named(void **state)
     }
 }
 
+static void load_aware_is_a_preset_that_a_file_wins_over(void **state)
+{
+    char *argv[] = {(char[]){"x"}, (char[]){"--load-aware"}, (char[]){"--no-track-active-blocks"},
+                    (char[]){"--serve-indexer"}};
+    struct frontend_conf c = {0};
+    struct route_conf route;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(conf_load(&FRONTEND_CONF_SPEC, &c, ARRAY_LEN(argv), argv, environment, &e), &e);
+    EXPECT_OK(policy_file_apply(&c, &e), &e);
+    assert_true(c.route.overlap_credit == 0 && c.route.track_active_blocks);
+    assert_false(c.route.assume_kv_reuse || c.serve_indexer || c.route.caches_anyway);
+
+    EXPECT_OK(policy_file_apply_text(
+                  &c,
+                  STR("router: {router_assume_kv_reuse: true, router_track_active_blocks: false}\n"
+                      "worker_selection:\n  aggregated: a\n  instances:\n"
+                      "  - {name: a, type: dynamo-default-cost-fn, "
+                      "parameters: {overlap_score_credit: 0.5}}\n"),
+                  &e),
+              &e);
+    assert_true(c.route.assume_kv_reuse && !c.route.track_active_blocks && !c.route.caches_anyway);
+    route = c.route;
+    worker_selection_apply(&route, ROUTE_AGGREGATED);
+    assert_true(route.overlap_credit == 0.5 && route.caches_anyway && !route.use_kv_events);
+
+    EXPECT_OK(policy_file_apply_text(&c, STR("router: {use_kv_events: true}\n"), &e), &e);
+    assert_true(c.route.caches_anyway && c.route.use_kv_events);
+    conf_done(&FRONTEND_CONF_SPEC, &c);
+}
+
 int main(void)
 {
     return TEST_RUN(T(settings_win_over_options), T(every_setting_of_the_reference_is_known),
-                    T(selection_is_read_with_the_settings), T(wrong_settings_are_named));
+                    T(selection_is_read_with_the_settings), T(wrong_settings_are_named),
+                    T(load_aware_is_a_preset_that_a_file_wins_over));
 }

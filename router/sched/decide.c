@@ -12,7 +12,7 @@ static const uint64_t *tracked_sequence(struct scheduler *s, const struct route_
 {
     if (!s->conf.track_active_blocks)
         return NULL;
-    if (s->conf.assume_kv_reuse && !s->conf.load_aware && !q->no_kv_reuse)
+    if (s->conf.assume_kv_reuse && !q->no_kv_reuse)
         return q->tracked ? q->tracked : q->sequence;
     if (q->n_blocks > s->cap_fresh) {
         s->cap_fresh = q->n_blocks;
@@ -28,6 +28,12 @@ enum { ACCELERATOR_RATIO = 8 };
 
 /* --- what is known of the candidates -----------------------------------------------------------
  */
+
+/* A policy without a credit to take from what is cached does not look at it. */
+static bool ignores_caches(const struct route_conf *c)
+{
+    return c->load_aware && !(c->caches_anyway && policy_of(c) == &POLICY_DYNAMO_1);
+}
 
 /* Whether the approximate index is in use: instead of events, or beside them. */
 static bool predicts(const struct route_conf *c)
@@ -53,19 +59,19 @@ void scheduler_match_prompt(struct scheduler *s, const struct route_request *q)
     uint64_t now_ms = q->now_ns / NS_PER_MS;
 
     s->n_reach = 0;
-    if (q->matches && q->matches->told && !c->load_aware) {
+    if (q->matches && q->matches->told && !ignores_caches(c)) {
         scheduler_take_matches(s, q);
         if (c->remote == ROUTE_REMOTE_EVENTS && c->predicted_ttl_ms > 0)
             add_predicted(s, q);
         return;
     }
-    if (c->load_aware)
+    if (ignores_caches(c))
         memset(s->scores, 0, n_slots * sizeof(*s->scores));
     else if (!c->use_kv_events)
         (void)approx_index_match(s->approx, q->local, q->n_blocks, now_ms, s->scores, n_slots);
     else
         (void)prefix_index_match(s->index, q->local, q->n_blocks, s->scores, n_slots);
-    if (c->load_aware || !c->use_kv_events)
+    if (ignores_caches(c) || !c->use_kv_events)
         return;
     if (tier_index_slots_end(s->tiers))
         scheduler_match_tiers(s, q);

@@ -88,6 +88,7 @@ struct route_conf {
     struct two_tier_conf two_tier;
     bool track_prefill_tokens;
     bool load_aware;            /* caches count for nothing, bookings still do */
+    bool caches_anyway;         /* …but for policy dynamo-1.x, as a policy file wants them */
     uint64_t predicted_ttl_ms;  /* beside events: credit for what was just routed; 0 = none */
     uint64_t expiry_ms;         /* bookings silent for so long count no more; 0 = never */
     bool use_kv_events;         /* false: approximate index */

@@ -571,6 +571,7 @@ static void load_aware_looks_at_bookings_only(void **state)
 
     (void)state;
     conf.load_aware = true;
+    conf.assume_kv_reuse = false; /* as it is set with that */
     AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &conf);
     make_prompt(&p, 1, 40);
     put(s, 1);

@@ -246,6 +246,10 @@ void worker_selection_apply(struct route_conf *c, enum route_stage stage)
     if (s->policy == ROUTE_POLICY_TWO_TIER)
         c->two_tier = s->two_tier;
     override(&c->overlap_credit, s->overlap_credit);
+    if (c->load_aware && !c->caches_anyway && s->overlap_credit > 0) {
+        c->caches_anyway = true;
+        c->use_kv_events = false; /* as in 1.6.1: it guesses */
+    }
     override(&c->credit_decay, s->credit_decay);
     override(&c->prefill_load_scale, s->prefill_load_scale);
     override(&c->active_request_weight, s->active_request_weight);
