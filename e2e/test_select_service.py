@@ -6,10 +6,11 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
+import subprocess
 
 import pytest
 
-from conftest import free_port, reference_python
+from conftest import free_port, program, reference_python
 from stack import until
 from test_index_service import BLOCK, REFERENCES, Service, engines, serve, stack, tokens  # noqa: F401: fixtures
 
@@ -308,9 +309,9 @@ def test_blocks_have_keyed_names(stack):
 
 # --- against the reference ---
 
-def start_reference(stack, version, *flags, module="select_service"):
+def start_reference(stack, version, *flags, module="select_service", **env):
     port = free_port()
-    process = stack.start("reference", [reference_python(version), "-m", f"dynamo.{module}", "--port", port, *flags])
+    process = stack.start("reference", [reference_python(version), "-m", f"dynamo.{module}", "--port", port, *flags], **env)
     service = Service(stack, process, port)
 
     def answers():
@@ -463,6 +464,72 @@ def test_bodies_say_that_they_are_json(service, reference, engines):
                                ("POST", "/replica_sync/register_peer", "{}"), ("DELETE", "/workers/9", "x"), ("GET", "/loads", None)):
         ours, theirs = [typed(who, method, path, body, None) for who in (service, reference)]
         assert ours == theirs, (method, path)
+
+
+# --- a policy file, which both find by DYN_ROUTER_POLICY_CONFIG alone ---
+
+def on_file(stack, text):
+    """Our service and 1.6.1's on that file."""
+    path = stack.folder / "policy.yaml"
+    path.write_text(text)
+    env = {"DYN_ROUTER_POLICY_CONFIG": path}
+    return serve(stack, "select", **env), start_reference(stack, "1.6.1", **env)
+
+
+def test_settings_of_a_file_are_heeded(stack, engines):
+    """Without events workers need not publish any, and what was placed counts as cached."""
+    both = on_file(stack, "router: {use_kv_events: false, router_ttl_secs: 1000}\n")
+    def answers(*step):
+        told = []
+        for who in both:
+            stack.port = who.port
+            answer = stack.request(*step)
+            told.append([answer.status, without_words(json.loads(answer.body))])
+        assert covers(*told), [step, *told]
+        return told[0][1]
+    assert answers("POST", "/workers", worker(1, None))["lifecycle"] == "schedulable"
+    answers("POST", "/select_and_reserve", ask(tokens(3), selection_id="a"))
+    row, = answers("POST", "/overlap_scores", ask(tokens(3)))["workers"]
+    assert row["device_blocks"] == 3
+    answers("POST", "/reservations/a/prefill_complete", None)
+    answers("POST", "/workers", worker(2, engines[0]))
+    for prompt in (tokens(2), tokens(5), tokens(3)):
+        assert answers("POST", "/select", ask(prompt))["worker_id"] == 1
+    answers("PATCH", "/workers/2", {"kv_events_endpoint": None})
+    answers("GET", "/ready", None)
+    answers("GET", "/loads", None)
+
+
+@pytest.mark.parametrize("parameters, chosen", [
+    ("dynamo-default-cost-fn, parameters: {}", 1), ("dynamo-default-cost-fn, parameters: {decode_active_request_weight: 1000}", 2),
+    ("dynamo-default-cost-fn, parameters: {overlap_score_credit: 0}", 2), ("dynamo-two-tier-cost-fn, parameters: {}", 1),
+    ("dynamo-two-tier-cost-fn, parameters: {balance_abs_threshold: 0, balance_rel_threshold: 1.0}", 2)])
+def test_who_chooses_is_said_in_a_file(stack, engines, parameters, chosen):
+    """Worker 1 holds the prompt, and has a request more than the other."""
+    both = on_file(stack, f"worker_selection:\n  aggregated: mine\n  instances:\n  - {{name: mine, type: {parameters}}}\n")
+    told = []
+    for number, engine in enumerate(engines, 1):
+        for who in both:
+            who.post("/workers", worker(number, engine), 201)
+            engine.wait_for_subscribers()
+    engines[0].stored([101, 102, 103], tokens(3))
+    for who in both:
+        until("indexed", lambda: max(row["device_blocks"] for row in who.post("/overlap_scores", ask(tokens(3)))["workers"]) == 3)
+        who.post("/reservations", ask([9000, *tokens(1)], selection_id="r", worker_id=1), 201)
+        who.post("/reservations/r/prefill_complete", {})
+        told.append(who.post("/select", ask(tokens(3)))["worker_id"])
+    assert told == [chosen] * 2
+
+
+@pytest.mark.parametrize("text", ["router: {nosuch: 1}\n", "worker_selection: {aggregated: nosuch}\n", "policy_classes: {}\n", "[]\n",
+                                  "router: {use_kv_events: 5}\n"])
+def test_a_file_that_the_reference_refuses_is_refused(stack, text):
+    path = stack.folder / "policy.yaml"
+    path.write_text(text)
+    for command in ([program("dynamo-router"), "select", "--port", "0"], [reference_python("1.6.1"), "-m", "dynamo.select_service", "--port",
+                                                                          str(free_port())]):
+        refused = subprocess.run(command, env={"DYN_ROUTER_POLICY_CONFIG": str(path)}, capture_output=True, timeout=60, check=False)
+        assert refused.returncode not in (0, None), refused.stderr[-500:]
 
 
 def test_the_reference_answers_the_same(service, reference, engines):

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "lib/base/conf.h"
+#include "lib/base/err.h"
+#include "lib/base/mem.h"
 #include "router/frontend/frontend_conf.h"
 
 struct http_options {
@@ -29,5 +31,7 @@ struct http_options {
 };
 
 const struct conf_spec *select_options_spec(void);
+/* Reads the policy file. -EINVAL with what is wrong there. */
+MUST_CHECK int select_options_derive(struct http_options *o, struct err *e);
 const struct conf_spec *index_options_spec(void);
 const struct conf_spec *slots_options_spec(void);

@@ -161,7 +161,7 @@ static void program_done(void *state)
 static int program_start(void *state, struct loop *l, void *conf, struct err *e)
 {
     struct select_service *s = state;
-    const struct http_options *o = conf;
+    struct http_options *o = conf;
     struct rest_conf rest = {.host = o->host,
                              .port = (uint16_t)o->port,
                              .routes = ROUTES,
@@ -176,14 +176,15 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
                                              .event = on_dump_event,
                                              .arg = &s->state};
     struct explain_conf explain;
-    int r;
+    int r = select_options_derive(o, e);
 
     init_state(&s->state, l, o);
     rest.metrics = s->state.metrics;
     explain = explain_conf_of(&o->base, l, s->state.metrics);
     s->expire = timer_new(l, on_expire, s);
     timer_start_repeat(s->expire, EXPIRE_EVERY_MS);
-    r = zmq_context_new(&s->state.zmq, l, e);
+    if (r == 0)
+        r = zmq_context_new(&s->state.zmq, l, e);
     if (r == 0)
         r = select_replicas_start(&s->state, o, e);
     if (r == 0)

@@ -32,10 +32,17 @@ static void detach(struct select_state *s, struct select_worker *w)
     g->n_workers--; /* without any it stays, as in 1.6.1, and so do its sizes */
 }
 
+static bool follows_events(const struct select_state *s)
+{
+    return s->groups.route.use_kv_events;
+}
+
 static int start_listeners(struct select_state *s, struct select_worker *w, struct err *e)
 {
     uint32_t first = worker_spec_first_rank(&w->spec), n = worker_spec_ranks(&w->spec);
 
+    if (!follows_events(s))
+        return 0;
     w->listeners = xcalloc(n, sizeof(struct kv_listener *));
     for (uint32_t i = 0; i < n; i++) {
         const struct kv_listener_conf conf = {
@@ -103,7 +110,7 @@ static void attach(struct select_state *s, struct select_worker *w)
     struct err e;
 
     free(TAKE(w->failure));
-    if (worker_spec_missing(&w->spec, ignore_reason, NULL) > 0)
+    if (worker_spec_missing(&w->spec, follows_events(s), ignore_reason, NULL) > 0)
         return;
     if (join(s, w, &e) < 0) {
         w->failure = xasprintf("reconciliation failed: %s", e.text);
@@ -166,7 +173,7 @@ static void replace_spec(struct select_state *s, struct select_worker *w, struct
     w->arena = take_arena;
     w->spec = *spec;
     arena_free(old);
-    if (!same || worker_spec_missing(spec, ignore_reason, NULL) > 0) {
+    if (!same || worker_spec_missing(spec, follows_events(s), ignore_reason, NULL) > 0) {
         detach(s, w);
         attach(s, w);
     } else if (put_into_scheduler(w, &e) < 0) {
@@ -181,7 +188,9 @@ static void put_reason(void *arg, const char *reason)
     json_put_cstr(arg, reason);
 }
 
-static void put_worker(struct json_put *j, const struct select_worker *w, const char *lifecycle)
+/* @events: they are followed. */
+static void put_worker(struct json_put *j, const struct select_worker *w, bool events,
+                       const char *lifecycle)
 {
     AUTO(buf_done) struct buf reasons = BUF_NULL;
     struct json_put list = json_put_on(&reasons);
@@ -192,7 +201,7 @@ static void put_worker(struct json_put *j, const struct select_worker *w, const 
     if (w->failure)
         json_put_cstr(&list, w->failure);
     if (!w->group && !lifecycle &&
-        (worker_spec_missing(&w->spec, put_reason, &list) > 0 || w->failure)) {
+        (worker_spec_missing(&w->spec, events, put_reason, &list) > 0 || w->failure)) {
         json_put_array_end(&list);
         json_put_key(j, "not_schedulable_reasons");
         json_put_raw(j, buf_str(&reasons));
@@ -233,7 +242,7 @@ int select_workers_post(void *state, struct rest_call *c)
         map64_put_ptr(&s->workers, spec.worker_id.v, w);
     }
     replace_spec(s, w, a, &spec);
-    put_worker(&c->json, w, NULL);
+    put_worker(&c->json, w, follows_events(s), NULL);
     return 201;
 }
 
@@ -278,7 +287,7 @@ int select_workers_patch(void *state, struct rest_call *c)
     spec.routing_group =
         (struct str){arena_strdup(a, w->spec.routing_group), w->spec.routing_group.len};
     replace_spec(s, w, a, &spec);
-    put_worker(&c->json, w, NULL);
+    put_worker(&c->json, w, follows_events(s), NULL);
     return 200;
 }
 
@@ -290,7 +299,7 @@ int select_workers_delete(void *state, struct rest_call *c)
 
     if (!w)
         return status;
-    put_worker(&c->json, w, "unschedulable");
+    put_worker(&c->json, w, true, "unschedulable");
     (void)map64_remove(&s->workers, w->spec.worker_id.v, NULL);
     worker_free(s, w);
     return 200;
@@ -318,7 +327,7 @@ static size_t put_workers(struct select_state *s, struct rest_call *c)
     qsort(all, n, sizeof(struct select_worker *), by_place);
     json_put_array(&c->json);
     for (size_t i = 0; i < n; i++) {
-        put_worker(&c->json, all[i], NULL);
+        put_worker(&c->json, all[i], follows_events(s), NULL);
         schedulable += all[i]->group != NULL;
     }
     json_put_array_end(&c->json);

@@ -118,8 +118,8 @@ static PRINTF_LIKE(2, 3) void say(struct missing *m, const char *format, ...)
     m->n++;
 }
 
-size_t worker_spec_missing(const struct worker_spec *w, void (*tell)(void *arg, const char *reason),
-                           void *arg)
+size_t worker_spec_missing(const struct worker_spec *w, bool events,
+                           void (*tell)(void *arg, const char *reason), void *arg)
 {
     AUTO(arena_free) struct arena *a = arena_new();
     struct missing m = {.tell = tell, .arg = arg};
@@ -133,7 +133,7 @@ size_t worker_spec_missing(const struct worker_spec *w, void (*tell)(void *arg, 
         say(&m, "data_parallel_size must be between 1 and %d", WORKER_RANKS_MAX);
         return m.n;
     }
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; events && i < n; i++)
         if (!worker_spec_events(a, w, first + i).len)
             say(&m, "kv_events endpoint is required for dp_rank %" PRIu32, first + i);
     if (w->replay_endpoint.len && n > 1)

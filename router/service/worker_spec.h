@@ -61,9 +61,10 @@ struct str worker_spec_events(struct arena *a, const struct worker_spec *w, uint
 
 /*
  * What keeps the worker from being chosen, each reason given to @tell. Returns how many there are.
+ * @events: they are to be followed.
  */
-size_t worker_spec_missing(const struct worker_spec *w, void (*tell)(void *arg, const char *reason),
-                           void *arg);
+size_t worker_spec_missing(const struct worker_spec *w, bool events,
+                           void (*tell)(void *arg, const char *reason), void *arg);
 /* Whether both mean the same targets with the same sources of events. */
 bool worker_spec_same_targets(const struct worker_spec *a, const struct worker_spec *b);
 /* The members, without braces, @lifecycle among them. */

@@ -18,7 +18,7 @@ static void expect_missing(const char *json, const char *expected)
     struct err e;
 
     EXPECT_OK(worker_spec_parse(a, str_from(json), &w, &e), &e);
-    (void)worker_spec_missing(&w, join, &out);
+    (void)worker_spec_missing(&w, true, join, &out);
     assert_string_equal(buf_cstr(&out), expected);
 }
 
@@ -40,6 +40,22 @@ static void test_says_what_is_missing(void **state)
     expect_missing("{\"worker_id\":1,\"endpoint\":\"http://a\",\"block_size\":4,"
                    "\"data_parallel_size\":4294967295,\"data_parallel_start_rank\":1}",
                    "data_parallel_size must be between 1 and 1024; ");
+}
+
+static void test_needs_no_events_where_none_are_followed(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct buf out = BUF_NULL;
+    struct worker_spec w;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(worker_spec_parse(
+                  a, STR("{\"worker_id\":1,\"endpoint\":\"http://a\",\"block_size\":4}"), &w, &e),
+              &e);
+    assert_int_equal(worker_spec_missing(&w, true, join, &out), 1);
+    assert_int_equal(worker_spec_missing(&w, false, join, &out), 0);
+    buf_done(&out);
 }
 
 static void test_tells_all_members_in_order(void **state)
@@ -115,6 +131,7 @@ static void test_finds_the_events_of_a_rank(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_says_what_is_missing), T(test_tells_all_members_in_order),
-                    T(test_a_patch_changes_only_what_it_names), T(test_finds_the_events_of_a_rank));
+    return TEST_RUN(T(test_says_what_is_missing), T(test_needs_no_events_where_none_are_followed),
+                    T(test_tells_all_members_in_order), T(test_a_patch_changes_only_what_it_names),
+                    T(test_finds_the_events_of_a_rank));
 }
