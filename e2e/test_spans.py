@@ -2,13 +2,15 @@
 """Spans that reach a collector: those of the reference's frontends, which are asked the same."""
 
 import collections
+import contextlib
 import http.client
 import json
 
 import grpc
 import pytest
 
-from conftest import free_port, reference_python
+import plane_caller
+from conftest import free_port, program, reference_python
 from fake_worker import ANSWER, BREAK_AFTER_TOKENS, BREAK_BEFORE_TOKEN, ERROR_ITEM, REFUSE_CONNECTION, FakeWorker
 from otlp_collector import Collector
 from stack import CHAT, COMPLETIONS, MODEL, RESPONSES, Stack, until
@@ -259,6 +261,105 @@ def test_prefills_are_attempts_too(tmp_path):
             shapes.append([(name, parent, kind, status, [key for key, _ in values])
                            for name, parent, kind, _, status, _, values in shape(routes)])
         assert shapes[0] == shapes[1]
+
+
+# --- the stand-alone router ---
+
+PARTS = ["kv_router.compute_block_hashes", "kv_router.compute_seq_hashes", "kv_router.find_matches", "kv_router.schedule"]
+CARRIED = {"tracestate": "a=1", "x-request-id": "mine", "x-dynamo-request-id": "7b1a7d4e-4a57-4a5e-9d2a-111111111111"}
+TOKENS = {"token_ids": list(range(1000, 1100)), "stop_conditions": {"max_tokens": 3}}
+
+
+class Routers(Traced):
+    """1.6.1's and ours before the same workers; one of them is asked at a time."""
+
+    def routers_up(self, **env):
+        flags = ["--endpoint", "dynamo.backend.generate", "--router-block-size", "16"]
+        env = {**EXPORT, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": self.endpoint, **env}
+        known, self.at = set(), {}
+        for name, command in (("theirs", [reference_python("1.6.1"), "-m", "dynamo.router"]),
+                              ("ours", [program("dynamo-router"), "route"])):
+            self.start(f"router-{name}", [*command, *flags], DYN_NAMESPACE="dynamo", DYN_DISCOVERY_BACKEND="file",
+                       DYN_REQUEST_PLANE="tcp", DYN_EVENT_PLANE="nats", HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", **env)
+            found = lambda endpoint: dict(plane_caller.address_of(self.kv, "dynamo", "router", endpoint))
+            own, = until("it is registered", lambda: set(found("get_overlap_scores")) & set(found("best_worker_id")) &
+                         set(found("generate")) - known)
+            known.add(own)
+            self.at[name] = {endpoint: found(endpoint)[own] for endpoint in ("generate", "best_worker_id", "get_overlap_scores")}
+            until("it knows workers", lambda: plane_caller.call(self.at[name]["get_overlap_scores"], TOKENS)[0]["workers"])
+        self.process = self.processes[-1]
+
+    def call(self, who, endpoint, body, names, flags="01"):
+        """The spans of that call, when they have all of the names."""
+        self.traces += 1
+        self.trace = f"{self.traces:032x}"
+        seen = len(self.collector.spans)
+        headers = {**CARRIED, "traceparent": f"00-{self.trace}-{CLIENT_SPAN}-{flags}"}
+        with contextlib.suppress(plane_caller.PlaneError):
+            plane_caller.call(self.at[who][endpoint], body, headers)
+        # Without those of earlier questions that come late.
+        fresh = lambda: [span for span in self.collector.spans[seen:] if span.name != "handle_payload" or span.trace == self.trace]
+        until("its spans", lambda: collections.Counter(names) <= collections.Counter(span.name for span in fresh()))
+        return fresh()
+
+
+def alone(spans):
+    """What is alike of spans, whatever traces they are in."""
+    changing = (*CHANGING, "instance_id")
+    return sorted((span.name, span.kind, span.raw.flags, span.status, span.raw.trace_state if span.name == "handle_payload" else "",
+                   tuple(sorted((key, "" if key in changing else value) for key, value in span.attributes.items()
+                                if not key.startswith(CODE) and key != "overlap_blocks"))) for span in spans)
+
+
+def within(spans):
+    """Names with those of their parents."""
+    names = {span.id: span.name for span in spans}
+    return sorted((span.name, "the client's" if span.parent == CLIENT_SPAN else names[span.parent]) for span in spans)
+
+
+def test_the_stand_alone_router_leaves_the_reference_s_spans(tmp_path):
+    """There what is chosen and sent is in traces of its own; here all is in the caller's."""
+    with Routers(tmp_path) as stack:
+        stack.workers_up(workers=2)
+        stack.routers_up()
+        whole = ["handle_payload", "kv_router.select_worker", "kv_router.route_request", *PARTS]
+        for _ in range(2):
+            expected, made = [stack.call(who, "generate", TOKENS, whole) for who in ("theirs", "ours")]
+            assert alone(made) == alone(expected)
+            check_times(made)
+            assert {span.trace for span in made} == {stack.trace}
+            assert within(made) == sorted([("handle_payload", "the client's"), ("kv_router.select_worker", "handle_payload"),
+                                           ("kv_router.route_request", "handle_payload"),
+                                           *((part, "kv_router.select_worker") for part in PARTS)])
+        for endpoint, body in (("best_worker_id", TOKENS["token_ids"]), ("get_overlap_scores", TOKENS), ("generate", {"token_ids": "bad"})):
+            also = {"theirs": PARTS if endpoint == "best_worker_id" else [], "ours": []}
+            spans = [[span for span in stack.call(who, endpoint, body, ["handle_payload", *names]) if span.name == "handle_payload"]
+                     for who, names in also.items()]
+            assert alone(spans[1]) == alone(spans[0]), endpoint
+        # What the caller does not sample is not sent, and what is sent later arrives before the end.
+        unsampled = stack.call("ours", "generate", TOKENS, [], flags="00")
+        sampled = stack.call("ours", "generate", TOKENS, whole)
+        assert {span.trace for span in [*unsampled, *sampled]} == {stack.trace}
+
+
+def test_a_stand_alone_router_s_attempts(tmp_path):
+    """Each has its span, the second says why; the worker is told of its own."""
+    with Routers(tmp_path) as stack:
+        stack.fakes_up(REFUSE_CONNECTION, ANSWER)
+        stack.routers_up()
+
+        def both():
+            spans = stack.call("ours", "generate", TOKENS, ["handle_payload"])
+            routes = [span for span in spans if span.name == "kv_router.route_request"]
+            return len(routes) == 2 and routes
+        first, second = sorted(until("a request that meets both", both), key=lambda span: span.start)
+        assert first.attributes["request.outcome"] == "connection_failed" and second.attributes["request.outcome"] == "success"
+        assert second.attributes["migration.from_worker_id"] == first.attributes["worker_id"]
+        assert second.attributes["migration.reason"] == first.attributes["error.type"] == "cannot_connect"
+        told = stack.fakes[1].headers[-1]
+        assert told["traceparent"].split("-")[1:3] == [stack.trace, second.id]
+        assert told["x-request-id"] == "mine" and told["tracestate"] == "a=1"
+        assert stack.process.stop() == 0
 
 
 def test_the_old_frontend_s_span(tmp_path):

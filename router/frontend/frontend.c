@@ -617,7 +617,7 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     f->serving.anthropic = conf->anthropic;
     f->serving.strips_preamble = conf->strip_preamble;
     f->serving.enforce_disagg = conf->enforce_disagg;
-    f->serving.tracing = conf->log_jsonl;
+    f->serving.tracer.records = conf->log_jsonl;
     f->serving.migration_limit = conf->migration_limit;
     f->serving.migration_tokens_max = conf->migration_tokens_max;
     f->serving.router_id = random_u64();
@@ -629,7 +629,8 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     if (r == 0)
         r = tracking_load(&f->serving.tracking, &conf->tracking, e);
     if (r == 0)
-        r = spans_start(&f->serving, conf->otel, args->env, e);
+        r = tracer_start(&f->serving.tracer, l, f->serving.metrics.registry, conf->otel, args->env,
+                         e);
     if (r == 0)
         r = start_explain(f, e);
     if (r == 0)
@@ -684,7 +685,7 @@ static void drained(void *arg)
     f->stop_timer = timer_free(f->stop_timer);
     f->stopped = NULL;
     if (stopped)
-        span_export_flush(f->serving.spans, stopped, f->stopped_arg);
+        span_export_flush(f->serving.tracer.export, stopped, f->stopped_arg);
 }
 
 static void drain(void *arg)
@@ -741,7 +742,7 @@ struct frontend *frontend_free(struct frontend *f)
     plane_client_free(f->serving.plane);
     kube_config_free(f->kube);
     explain_free(f->serving.explain);
-    span_export_free(f->serving.spans);
+    span_export_free(f->serving.tracer.export);
     admission_rules_free(f->serving.admission);
     tracking_free(f->serving.tracking);
     router_metrics_free(f->serving.router);

@@ -84,7 +84,7 @@ static void note_end(struct prefill *p, enum decision_end how)
                                  .duration_ms = (double)(now_ns - p->started_ns) / 1e6};
 
     attempt_span_end(
-        &p->attempt, p->conf.s,
+        &p->attempt, &p->conf.s->tracer,
         &(struct attempt_end){
             .id = p->conf.id, .decision = &p->decision, .phase = PHASE_PREFILL, .how = how});
     p->booking = booking_end(p->booking, now_ns, how == DECISION_FINISHED);
@@ -176,7 +176,7 @@ static void send(struct prefill *p)
                               .headers = headers};
     struct engine_request rq;
 
-    attempt_span_begin(&p->attempt, p->conf.s, p->conf.trace);
+    attempt_span_begin(&p->attempt, &p->conf.s->tracer, p->conf.trace);
     call.n_headers = trace_context_headers(&p->attempt.trace, headers);
     p->conf.fill(p->conf.arg, &rq);
     rq.stop.max_tokens = OPT_U64(1);
@@ -210,7 +210,7 @@ static void note_decision(struct prefill *p, const struct route_request *q, int 
 
     p->decision_seq = decision_note(&n, q, &p->decision, result);
     if (result == 0)
-        span_decided(p->conf.s, p->conf.trace, q, &p->decision, p->conf.times);
+        span_decided(&p->conf.s->tracer, p->conf.trace, q, &p->decision, p->conf.times);
     if (result != 0)
         p->decision_seq = 0;
 }

@@ -666,7 +666,7 @@ static enum step_result step_send(struct request *rq)
                               .id = str_from(rq->id),
                               .headers = headers};
 
-    attempt_span_begin(&rq->attempt, rq->s, &rq->trace);
+    attempt_span_begin(&rq->attempt, &rq->s->tracer, &rq->trace);
     call.n_headers = trace_context_headers(&rq->attempt.trace, headers);
     if (w && w->engine_model) {
         request_relay(rq, w);

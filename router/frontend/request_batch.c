@@ -69,7 +69,7 @@ static void span_over(struct request_batch *b, const char *outcome)
     b->span.outcome = outcome;
     b->span.input_tokens = b->usage.prompt_tokens;
     b->span.output_tokens = b->usage.completion_tokens;
-    span_http(b->s, &b->trace, &b->span);
+    span_http(&b->s->tracer, &b->trace, &b->span);
 }
 
 /* Nothing is answered any more; ends all but @but. */

@@ -28,7 +28,7 @@ void request_note_decision(struct request *rq, const struct route_request *q, in
     router_metrics_times(rq->s->router, &rq->times);
     rq->decision_seq = decision_note(&n, q, &rq->decision, result);
     if (result == 0)
-        span_decided(rq->s, &rq->trace, q, &rq->decision, &rq->times);
+        span_decided(&rq->s->tracer, &rq->trace, q, &rq->decision, &rq->times);
     if (result != 0)
         rq->decision_seq = 0; /* there is nothing to tell of how it went */
 }
@@ -68,7 +68,7 @@ void request_note_end(struct request *rq, enum decision_end how)
         .ttft_ms = rq->t_first_ns ? (double)(rq->t_first_ns - rq->t_start_ns) / 1e6 : NAN,
         .duration_ms = (double)(clock_now_ns() - rq->t_start_ns) / 1e6};
 
-    attempt_span_end(&rq->attempt, rq->s,
+    attempt_span_end(&rq->attempt, &rq->s->tracer,
                      &(struct attempt_end){.id = rq->id,
                                            .decision = &rq->decision,
                                            .phase = phase_of(rq),
@@ -101,5 +101,5 @@ void request_span_over(const struct request *rq, const char *outcome)
         h.prefill_worker =
             rq->prefill ? prefill_chosen(rq->prefill)->worker.worker_id : h.decode_worker;
     }
-    span_http(rq->s, &rq->trace, &h);
+    span_http(&rq->s->tracer, &rq->trace, &h);
 }

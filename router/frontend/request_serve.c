@@ -154,7 +154,7 @@ void request_take_trace(const struct serving *s, struct http_exchange *x, struct
                                      .client_id = header_copy(x, arena, "x-request-id"),
                                      .dynamo_id = header_copy(x, arena, "x-dynamo-request-id")};
 
-    trace_context_init(ret, &in, s->tracing ? &s->sampler : NULL);
+    trace_context_init(ret, &in, tracer_sampler(&s->tracer));
 }
 
 struct http_span request_http_span(const struct request_parts *p)
@@ -163,7 +163,7 @@ struct http_span request_http_span(const struct request_parts *p)
     struct http_span h = {
         .minor = head->minor, .start_ns = p->start_ns, .ttft_s = NAN, .itl_s = NAN};
 
-    if (p->s->spans)
+    if (p->s->tracer.export)
         h.uri = str_from(arena_strdup(p->arena, head->path));
     return h;
 }
@@ -303,12 +303,12 @@ static void span_refused(const struct request_parts *parts)
     struct http_span h = request_http_span(parts);
     struct trace_context trace;
 
-    if (!parts->s->spans)
+    if (!parts->s->tracer.export)
         return;
     request_take_trace(parts->s, parts->x, parts->arena, &trace);
     h.model = named_model(parts->s, http_request(parts->x)->body);
     h.outcome = "error";
-    span_http(parts->s, &trace, &h);
+    span_http(&parts->s->tracer, &trace, &h);
 }
 
 static void refuse(struct request_parts *parts, const struct api_error *e)

@@ -12,13 +12,13 @@
 #include "lib/base/metric.h"
 #include "lib/base/strmap.h"
 #include "lib/net/loop.h"
+#include "router/frontend/spans.h"
 #include "router/wire/optional.h"
 #include "router/frontend/admission.h"
 #include "router/frontend/model.h"
 #include "router/kv/tracking_hash.h"
 #include "router/sched/route_conf.h"
 #include "router/wire/plane_client.h"
-#include "router/wire/trace_context.h"
 
 /* Metric families of wire.md §10 and router.md §7; series are looked up by model when used. */
 struct serving_metrics {
@@ -49,7 +49,6 @@ struct serving_metrics {
 struct explain;
 struct http_client;
 struct router_metrics;
-struct span_export;
 
 struct serving {
     struct loop *loop;
@@ -75,9 +74,7 @@ struct serving {
     bool dispatches_calls, dispatches_thoughts; /* in events of their own, too */
     bool anthropic;       /* /v1/messages is served, and models as clients of it list them */
     bool strips_preamble; /* of it: messages_read.h */
-    bool tracing;         /* requests are spans of their traces */
-    struct trace_sampler sampler; /* which of these are exported… */
-    struct span_export *spans;    /* …to here; NULL = none */
+    struct tracer tracer;
     bool stopping;
 };
 

@@ -22,11 +22,12 @@ struct attributes {
 /* --- start -----------------------------------------------------------------------------------
  */
 
-int spans_start(struct serving *s, bool wanted, const char *(*env)(const char *name), struct err *e)
+int tracer_start(struct tracer *s, struct loop *l, struct metric_registry *metrics, bool wanted,
+                 const char *(*env)(const char *name), struct err *e)
 {
     AUTO(span_options_done) struct span_options o = {0};
     AUTO(buf_done) struct buf url = BUF_NULL;
-    struct span_export_conf conf = {.loop = s->loop, .metrics = s->metrics.registry};
+    struct span_export_conf conf = {.loop = l, .metrics = metrics};
     int r;
 
     s->sampler = TRACE_SAMPLER_DEFAULT;
@@ -46,19 +47,19 @@ int spans_start(struct serving *s, bool wanted, const char *(*env)(const char *n
     conf.batch_max = o.batch_max;
     conf.delay_ms = o.delay_ms;
     conf.timeout_ms = o.timeout_ms;
-    r = span_export_new(&s->spans, &conf, e);
+    r = span_export_new(&s->export, &conf, e);
     if (r < 0)
         return r;
-    s->tracing = true;
+    s->records = true;
     log_info(&LG, "OpenTelemetry OTLP export enabled", LOG_STR("endpoint", conf.url),
              LOG_STR("protocol", conf.grpc ? "grpc" : "http/protobuf"),
              LOG_STR("service", conf.service));
     return 0;
 }
 
-static bool exports(const struct serving *s, const struct trace_context *t)
+static bool exports(const struct tracer *s, const struct trace_context *t)
 {
-    return s->spans && t->sampled;
+    return s->export && t->sampled;
 }
 
 /* --- attributes ------------------------------------------------------------------------------
@@ -93,22 +94,22 @@ static void add_ms(struct attributes *a, const char *key, double seconds)
 /* --- decisions -------------------------------------------------------------------------------
  */
 
-static void put_part(const struct serving *s, const struct trace_context *select, const char *name,
+static void put_part(const struct tracer *s, const struct trace_context *select, const char *name,
                      uint64_t start_ns, uint64_t end_ns)
 {
     struct trace_context own = trace_context_child(select);
 
-    span_export_put(s->spans, &(struct span){.name = name,
-                                             .kind = SPAN_INTERNAL,
-                                             .trace_id = own.trace_id,
-                                             .span_id = own.span_id,
-                                             .parent_id = own.parent_id,
-                                             .state = own.state,
-                                             .start_ns = start_ns,
-                                             .end_ns = end_ns});
+    span_export_put(s->export, &(struct span){.name = name,
+                                              .kind = SPAN_INTERNAL,
+                                              .trace_id = own.trace_id,
+                                              .span_id = own.span_id,
+                                              .parent_id = own.parent_id,
+                                              .state = own.state,
+                                              .start_ns = start_ns,
+                                              .end_ns = end_ns});
 }
 
-void span_decided(const struct serving *s, const struct trace_context *t,
+void span_decided(const struct tracer *s, const struct trace_context *t,
                   const struct route_request *q, const struct route_decision *d,
                   struct router_times *times)
 {
@@ -132,7 +133,7 @@ void span_decided(const struct serving *s, const struct trace_context *t,
         put_part(s, &select, "kv_router.find_matches", d->match_at_ns,
                  d->match_at_ns + d->match_ns);
     put_part(s, &select, "kv_router.schedule", d->match_at_ns + d->match_ns, now_ns);
-    span_export_put(s->spans,
+    span_export_put(s->export,
                     &(struct span){.name = "kv_router.select_worker",
                                    .kind = SPAN_INTERNAL,
                                    .trace_id = select.trace_id,
@@ -146,7 +147,7 @@ void span_decided(const struct serving *s, const struct trace_context *t,
 /* --- attempts --------------------------------------------------------------------------------
  */
 
-void attempt_span_begin(struct attempt_span *a, const struct serving *s,
+void attempt_span_begin(struct attempt_span *a, const struct tracer *s,
                         const struct trace_context *t)
 {
     a->n++;
@@ -218,7 +219,7 @@ static void add_attempt(struct attributes *a, const struct attempt_span *at,
     add_u64(a, "worker_id", chosen->worker.worker_id);
     add_u64(a, "request.attempt", at->n - 1);
     add_flag(a, "migration.is_retry", at->n > 1);
-    if (end->phase != PHASE_PREFILL)
+    if (end->phase != PHASE_PREFILL && end->tokens_before != ATTEMPT_UNKNOWN)
         add_u64(a, "migration.tokens_completed", end->tokens_before);
     if (at->n > 1) {
         name_trouble(at->trouble, &outcome, &type);
@@ -244,8 +245,7 @@ static const char *add_outcome(struct attributes *a, enum decision_end how, cons
     return type;
 }
 
-void attempt_span_end(struct attempt_span *a, const struct serving *s,
-                      const struct attempt_end *end)
+void attempt_span_end(struct attempt_span *a, const struct tracer *s, const struct attempt_end *end)
 {
     const struct route_decision *d = end->decision;
     const char *trouble = a->failure;
@@ -267,7 +267,7 @@ void attempt_span_end(struct attempt_span *a, const struct serving *s,
     span.name = d->mode == ROUTE_KV ? "kv_router.route_request" : "router.route_request";
     span.end_ns = clock_now_ns();
     span.n_attributes = attributes.n;
-    span_export_put(s->spans, &span);
+    span_export_put(s->export, &span);
     a->trouble = trouble;
     a->failure = NULL;
     a->lost = d->candidates[d->chosen].worker.worker_id;
@@ -276,10 +276,58 @@ void attempt_span_end(struct attempt_span *a, const struct serving *s,
 /* --- requests --------------------------------------------------------------------------------
  */
 
-void span_http(const struct serving *s, const struct trace_context *t, const struct http_span *h)
+/* What came with it of a trace. */
+static void add_remote(struct attributes *a, const struct trace_context *t)
 {
+    if (t->parent_id[0]) {
+        add(a, "trace_id", str_from(t->trace_id));
+        add(a, "parent_id", str_from(t->parent_id));
+        add(a, "trace_flags", str_from(t->parent + TRACE_PARENT_SIZE - 3));
+    }
+    add(a, "x_request_id", t->client_id);
+}
+
+/* @span has all but what is of the trace, and of the time when it ends: now. */
+static void put_request(const struct tracer *s, const struct trace_context *t, struct span *span,
+                        const struct attributes *a)
+{
+    span->trace_id = t->trace_id;
+    span->span_id = t->span_id;
+    span->parent_id = t->parent_id;
+    span->parent_is_remote = t->parent_id[0] != '\0';
+    span->state = t->state;
+    span->end_ns = clock_now_ns();
+    span->attributes = a->list;
+    span->n_attributes = a->n;
+    span_export_put(s->export, span);
+}
+
+void span_payload(const struct tracer *s, const struct trace_context *t,
+                  const struct payload_span *h)
+{
+    struct span span = {.name = "handle_payload", .kind = SPAN_SERVER, .start_ns = h->start_ns};
     struct attributes a;
-    bool remote = t->parent_id[0] != '\0';
+
+    if (!exports(s, t))
+        return;
+    a.n = 0;
+    add_remote(&a, t);
+    add(&a, "request_id", t->dynamo_id);
+    add(&a, "tracestate", t->state);
+    add(&a, "component", str_from(h->component));
+    add(&a, "endpoint", str_from(h->endpoint));
+    add(&a, "namespace", str_from(h->ns));
+    add_u64(&a, "instance_id", h->instance_id);
+    put_request(s, t, &span, &a);
+}
+
+void span_http(const struct tracer *s, const struct trace_context *t, const struct http_span *h)
+{
+    struct span span = {.name = "http-request",
+                        .kind = SPAN_INTERNAL,
+                        .start_ns = h->start_ns,
+                        .error = str_is(str_from(h->outcome), "error") ? "" : NULL};
+    struct attributes a;
 
     if (!exports(s, t))
         return;
@@ -287,12 +335,7 @@ void span_http(const struct serving *s, const struct trace_context *t, const str
     add(&a, "method", STR("POST"));
     add(&a, "uri", h->uri);
     add(&a, "version", h->minor ? STR("HTTP/1.1") : STR("HTTP/1.0"));
-    if (remote) {
-        add(&a, "trace_id", str_from(t->trace_id));
-        add(&a, "parent_id", str_from(t->parent_id));
-        add(&a, "trace_flags", str_from(t->parent + TRACE_PARENT_SIZE - 3));
-    }
-    add(&a, "x_request_id", t->client_id);
+    add_remote(&a, t);
     add(&a, "x_dynamo_request_id", t->dynamo_id);
     add(&a, "request_id", str_from(h->id));
     add(&a, "model", str_from(h->model));
@@ -307,17 +350,5 @@ void span_http(const struct serving *s, const struct trace_context *t, const str
         add_u64(&a, "decode_worker_id", h->decode_worker);
     }
     add(&a, "request.outcome", str_from(h->outcome));
-    span_export_put(s->spans,
-                    &(struct span){.name = "http-request",
-                                   .kind = SPAN_INTERNAL,
-                                   .trace_id = t->trace_id,
-                                   .span_id = t->span_id,
-                                   .parent_id = t->parent_id,
-                                   .parent_is_remote = remote,
-                                   .state = t->state,
-                                   .start_ns = h->start_ns,
-                                   .end_ns = clock_now_ns(),
-                                   .attributes = a.list,
-                                   .n_attributes = a.n,
-                                   .error = str_is(str_from(h->outcome), "error") ? "" : NULL});
+    put_request(s, t, &span, &a);
 }

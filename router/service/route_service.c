@@ -16,6 +16,7 @@
 #include "router/frontend/explain.h"
 #include "router/frontend/indexes.h"
 #include "router/frontend/shared_cache.h"
+#include "router/frontend/spans.h"
 #include "router/sched/scheduler.h"
 #include "router/service/planes.h"
 #include "router/service/program.h"
@@ -55,6 +56,7 @@ struct route_service {
     struct system_server *system;
     struct route_pool pool;
     struct admission_rules *rules;
+    struct tracer tracer;
     struct admission_metrics queue_metrics;
     struct metric *workers;
     struct {
@@ -314,6 +316,7 @@ static int register_endpoints(struct route_service *s, struct err *e)
                                                                serve_overlap_scores};
 
     s->store->published = on_published;
+    s->pool.instance_id = s->store->instance_id;
     for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++) {
         const struct plane_endpoint ep = endpoint_of(s, i);
         AUTO(buf_done) struct buf address = BUF_NULL;
@@ -448,7 +451,7 @@ static int start_system(struct route_service *s, struct err *e)
 static void check_drained(struct route_service *s)
 {
     if (s->stopped && !timer_active(s->linger) && s->pool.n_streams == 0)
-        TAKE(s->stopped)(s->stopped_arg);
+        span_export_flush(s->tracer.export, TAKE(s->stopped), s->stopped_arg);
 }
 
 static void on_ended(void *arg)
@@ -518,6 +521,8 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
     start_shared(s);
     s->pool.model = o->component;
     s->pool.ns = o->worker_ns;
+    s->pool.own_ns = o->ns;
+    s->pool.tracer = &s->tracer;
     explain = explain_conf_of(&o->base, l, s->metrics);
     r = explain_new(&s->pool.explain, &explain, e);
     if (r == 0)
@@ -526,6 +531,8 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
         r = start_queue(s, e);
     if (r == 0)
         r = start_planes(s, e);
+    if (r == 0)
+        r = tracer_start(&s->tracer, l, s->metrics, o->base.otel, env_of_process, e);
     if (r == 0)
         r = open_store(s, e);
     if (r == 0)
@@ -570,6 +577,7 @@ struct route_service *route_service_free(struct route_service *s)
         return NULL;
     s->stopped = NULL; /* what is cut below drains nothing */
     route_streams_abort(&s->pool);
+    span_export_free(s->tracer.export);
     system_server_free(s->system);
     explain_free(s->pool.explain);
     instances_free(s->instances);

@@ -11,6 +11,7 @@
 #include "router/frontend/admission.h"
 #include "router/frontend/explain.h"
 #include "router/frontend/shared_cache.h"
+#include "router/frontend/spans.h"
 #include "router/kv/block_hash.h"
 #include "router/sched/scheduler.h"
 #include "router/kv/tracking_hash.h"
@@ -41,7 +42,10 @@ struct route_stream {
     struct route_decision decision;
     struct arena *arena;
     struct routed_request in;
-    struct trace_context trace; /* the caller's, which the worker is told of */
+    struct trace_context trace; /* the caller's */
+    const char *id, *endpoint;  /* of the request; that was called */
+    struct attempt_span attempt;
+    struct router_times times; /* of hashing */
     uint64_t *local, *sequence;
     uint64_t *tracked; /* NULL = as sequence */
     size_t n_blocks;
@@ -86,13 +90,18 @@ static void hash_prompt(struct route_stream *s)
 {
     uint32_t block_size = scheduler_block_size(s->pool->scheduler);
     size_t n = s->in.n_tokens / block_size;
+    uint64_t hashed;
 
+    s->times.hashing_at_ns = clock_now_ns();
     s->local = arena_alloc(s->arena, (n + 1) * sizeof(*s->local));
     s->sequence = arena_alloc(s->arena, (n + 1) * sizeof(*s->sequence));
     s->n_blocks = block_hash_local_seeded(s->in.hash_seed, s->in.tokens, s->in.n_tokens, block_size,
                                           s->local);
+    hashed = clock_now_ns();
     block_hash_sequence(s->local, s->n_blocks, s->sequence);
     hash_for_tracker(s, block_size);
+    s->times.block_hashing = hashed - s->times.hashing_at_ns;
+    s->times.sequence_hashing = clock_now_ns() - hashed;
 }
 
 static double or_nan(struct opt_f64 o)
@@ -131,6 +140,7 @@ static struct route_request query(const struct route_stream *s)
                                   .overlap_weight = or_nan(in->overlap_weight),
                                   .temperature = or_nan(in->temperature),
                                   .now_ns = clock_now_ns(),
+                                  .clock = clock_now_ns,
                                   .random = random_u64()};
 }
 
@@ -170,6 +180,13 @@ static void note_end(struct route_stream *s, enum decision_end how)
         .ttft_ms = s->t_first_ns ? (double)(s->t_first_ns - s->t_start_ns) / 1e6 : NAN,
         .duration_ms = (double)(now_ns - s->t_start_ns) / 1e6};
 
+    attempt_span_end(
+        &s->attempt, s->pool->tracer,
+        &(struct attempt_end){.id = s->id,
+                              .decision = &s->decision,
+                              .phase = PHASE_AGGREGATED,
+                              .tokens_before = s->n_migrations ? s->in.n_said : ATTEMPT_UNKNOWN,
+                              .how = how});
     if (s->decision_seq)
         explain_ended(s->pool->explain, s->decision_seq, &o);
     s->decision_seq = 0;
@@ -209,6 +226,8 @@ static int route(struct route_stream *s, bool query_only)
     r = scheduler_route(s->pool->scheduler, &q, &s->decision, &s->booking);
     note_decision(s, &q, r);
     if (r == 0)
+        span_decided(s->pool->tracer, &s->trace, &q, &s->decision, &s->times);
+    if (r == 0)
         write_placement(s);
     if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO)) {
         log_hold();
@@ -244,6 +263,12 @@ static void stream_free(struct route_stream *s)
     struct route_pool *p = s->pool;
 
     note_end(s, DECISION_CLIENT_GONE); /* nobody has said otherwise */
+    span_payload(p->tracer, &s->trace,
+                 &(struct payload_span){.component = "router",
+                                        .endpoint = s->endpoint,
+                                        .ns = p->own_ns,
+                                        .instance_id = p->instance_id,
+                                        .start_ns = s->t_start_ns});
     s->lookup = remote_lookup_free(s->lookup);
     prompt_matches_done(&s->matches);
     admission_leave(&s->ticket);
@@ -304,6 +329,7 @@ static void retry(struct route_stream *s, const char *reason)
     uint64_t worker = chosen(s).worker_id;
 
     s->booking = booking_end(s->booking, clock_now_ns(), false);
+    s->attempt.failure = reason;
     note_end(s, DECISION_RETRIED);
     metric_add(s->pool->retries, 1);
     log_warn(&LG, "worker failed before its first item, trying another",
@@ -407,6 +433,7 @@ static void migrate(struct route_stream *s, const char *reason)
         return;
     }
     s->booking = booking_end(s->booking, clock_now_ns(), false);
+    s->attempt.failure = reason;
     note_end(s, DECISION_RETRIED);
     s->n_migrations++;
     metric_add(s->pool->migrations, 1);
@@ -503,6 +530,7 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
     struct route_stream *s = arg;
 
     s->stream = NULL;
+    s->attempt.failure = plane_failure_name(kind);
     if (s->n_items == 0 && plane_failure_is_retryable(kind)) {
         retry(s, plane_failure_name(kind));
     } else if (s->n_items == 0) {
@@ -536,7 +564,8 @@ static void send_on(struct route_stream *s)
     routed_request_put(&body, plane_request_body(s->request), &s->in, chosen(s).dp_rank);
     call.address = str_from(map64_find_ptr(&s->pool->addresses, chosen(s).worker_id));
     call.body = buf_str(&body);
-    call.n_headers = trace_context_headers(&s->trace, headers);
+    attempt_span_begin(&s->attempt, s->pool->tracer, &s->trace);
+    call.n_headers = trace_context_headers(&s->attempt.trace, headers);
     s->stream = plane_client_send(s->pool->plane, &call, &handlers, s);
 }
 
@@ -597,16 +626,31 @@ static void look_up(struct route_stream *s, void (*next)(struct route_stream *s)
 
 /* --- entry ------------------------------------------------------------------------------------ */
 
-static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq)
+/* What is told of it after its end outlives the plane's request. */
+static void keep(struct route_stream *s, struct str *text)
+{
+    if (text->len)
+        *text = (struct str){arena_strdup(s->arena, *text), text->len};
+}
+
+static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq,
+                                       const char *endpoint)
 {
     struct route_stream *s = xcalloc(1, sizeof(*s));
-    const struct trace_headers told = plane_request_trace(rq);
+    struct trace_headers told = plane_request_trace(rq);
 
     s->pool = p;
     s->request = rq;
     s->t_start_ns = clock_now_ns();
     s->arena = arena_new();
-    trace_context_init(&s->trace, &told, NULL);
+    s->endpoint = endpoint;
+    s->id = arena_strdup(s->arena, plane_request_id(rq));
+    if (p->tracer->export) {
+        keep(s, &told.state);
+        keep(s, &told.client_id);
+        keep(s, &told.dynamo_id);
+    }
+    trace_context_init(&s->trace, &told, tracer_sampler(p->tracer));
     list_append(&p->streams, &s->link);
     p->n_streams++;
     metric_add(p->requests, 1);
@@ -616,7 +660,7 @@ static struct route_stream *stream_new(struct route_pool *p, struct plane_reques
 
 void route_stream_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = stream_new(p, rq);
+    struct route_stream *s = stream_new(p, rq, "generate");
     struct err e;
 
     if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
@@ -632,9 +676,10 @@ void route_stream_serve(struct route_pool *p, struct plane_request *rq)
 }
 
 /* For who only asks; NULL when that failed, and was told. */
-static struct route_stream *question_new(struct route_pool *p, struct plane_request *rq)
+static struct route_stream *question_new(struct route_pool *p, struct plane_request *rq,
+                                         const char *endpoint)
 {
-    struct route_stream *s = stream_new(p, rq);
+    struct route_stream *s = stream_new(p, rq, endpoint);
     struct err e;
 
     if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
@@ -668,7 +713,7 @@ static void tell_best_worker(struct route_stream *s)
 
 void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = question_new(p, rq);
+    struct route_stream *s = question_new(p, rq, "best_worker_id");
 
     if (s)
         look_up(s, tell_best_worker);
@@ -704,7 +749,7 @@ static void tell_overlap_scores(struct route_stream *s)
 
 void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = question_new(p, rq);
+    struct route_stream *s = question_new(p, rq, "get_overlap_scores");
 
     if (s)
         look_up(s, tell_overlap_scores);

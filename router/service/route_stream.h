@@ -30,6 +30,7 @@ struct plane_request;
 struct remote_index;
 struct scheduler;
 struct shared_cache;
+struct tracer;
 struct tracking_key;
 
 /* What the requests of one router share. */
@@ -44,6 +45,9 @@ struct route_pool {
     char *served;                  /* the model's name in discovery; NULL = not known yet */
     struct remote_index *remote;   /* where the index is kept; NULL = here */
     struct shared_cache *shared;   /* that the workers may have in common; NULL = none */
+    const struct tracer *tracer;   /* where spans go */
+    const char *own_ns;            /* of this router */
+    uint64_t instance_id;          /* likewise */
     struct tracking_key *tracking; /* names blocks of bookings; NULL = public identities */
     struct map64 addresses;        /* worker id -> text owned by the pool */
     struct list streams;
