@@ -41,6 +41,8 @@ def learns(stack):
     not told again by workers whose recovery we do not speak, so prompts go on until one is heard."""
     ask = lambda prompt: decision_for(stack, stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS))).selected
     prompts = iter(range(1000, 100000, 320))
+    # A worker of theirs registers a moment before its engine is there.
+    until("it answers", lambda: stack.request("POST", COMPLETIONS, stack.body([5], COMPLETIONS)).status == 200)
 
     def heard():
         first = next(prompts)
@@ -237,7 +239,8 @@ def test_an_engine_is_heard_directly(stack, request, whose):
             stack.port = served
     prompts = [list(range(first, first + 80)) for first in (1000, 2000)]
     held = lambda prompt: ask("/query", {"token_ids": prompt, "model_name": "m"}).get("scores")
-    ask(COMPLETIONS, stack.body(prompts[0], COMPLETIONS), served)  # before anybody listens: by replay only
+    # Before anybody listens: by replay only. A worker of theirs registers a moment before its engine is there.
+    until("it answers", lambda: "choices" in ask(COMPLETIONS, stack.body(prompts[0], COMPLETIONS), served))
     ask("/register", {"instance_id": 1, "endpoint": f"tcp://127.0.0.1:{live}", "block_size": 16, "model_name": "m",
                       "replay_endpoint": f"tcp://127.0.0.1:{replay}"})
     until("the replay is there", lambda: held(prompts[0]) == {"1": {"0": 80}})

@@ -41,6 +41,8 @@ def test_our_frontend_serves_their_workers(stack, reference):
     stack.frontend("--router-mode", "kv", DYN_LOG=ROUTED_LOG)
     until("both are found", lambda: stack.workers() == 2)
     stack.ready(2)
+    # A worker registers a moment before its engine is there; we try the other one then, which may be so, too.
+    until("they answer", lambda: stack.request("POST", CHAT, stack.body("Hello", max_tokens=1)).status == 200)
     answer = stack.chat("Say something.", max_tokens=7, ignore_eos=True)
     assert answer.text and answer.usage["completion_tokens"] == 7
     answer = stack.chat("Say something.", max_tokens=7, ignore_eos=True, stream=True,

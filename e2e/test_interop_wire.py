@@ -63,6 +63,8 @@ def test_our_frontend_drives_their_mocker(stack, mode):
                "--num-workers", "2", *stack.mocker_flags)
     stack.frontend("--router-mode", mode)
     until("two workers serve the model", lambda: stack.workers() == 2 and stack.models() == [MODEL])
+    # A worker registers a moment before its engine is there.
+    until("they answer", lambda: stack.request("POST", CHAT, stack.body("Hello", max_tokens=1)).status == 200)
     prompt = "the same long prompt again " * 40
     for n in range(6):
         answer = stack.chat(prompt if n % 2 else f"another {n}", max_tokens=5, ignore_eos=True)

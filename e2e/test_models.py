@@ -565,6 +565,7 @@ def test_mockers_know_no_salts(stack, newer, whose):
     stack.ready(1)
     prompt = list(range(300, 300 + 20 * 16 + 5))
     ask = lambda **more: stack.request("POST", COMPLETIONS, stack.body(prompt, COMPLETIONS, **more))
+    until("its engine is there", lambda: stack.request("POST", COMPLETIONS, stack.body([5], COMPLETIONS)).status == 200)
     found = lambda answer: (decision_for(stack, answer).selected["cached"], answer.usage["prompt_tokens_details"]["cached_tokens"])
     assert found(ask()) == (0, 0)
     until("its blocks are known", lambda: found(ask())[0] == 20)

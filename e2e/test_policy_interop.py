@@ -49,9 +49,9 @@ class Front:
         text = answer.read()
         assert answer.status == 200, text
 
-    def serves(self):
+    def serves(self, **more):
         try:
-            return self.post(COMPLETIONS, {"model": MODEL, "prompt": [7], "max_tokens": 1}).status == 200
+            return self.post(COMPLETIONS, {"model": MODEL, "prompt": [7], "max_tokens": 1, **more}).status == 200
         except OSError:
             assert self.process.alive(), self.process.log()[-2000:]
             return False
@@ -100,8 +100,11 @@ def side_by_side(stack, python, workers, *weights, n_workers=2):
     until("both workers are found", lambda: stack.workers() == n_workers)
     stack.ready(n_workers)
     fronts = [Front(stack.front, stack.port), Front(reference, port)]
-    until("both serve", lambda: all(front.serves() for front in fronts))
-    return fronts, sorted(stack.instances())
+    workers = sorted(stack.instances())
+    # A worker registers a moment before its engine is there.
+    until("both serve, and every worker", lambda: all(
+        front.serves(nvext={"backend_instance_id": worker}) for front in fronts for worker in workers))
+    return fronts, workers
 
 
 def test_host_memory_counts_as_in_1x(stack):
