@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is a request: each member of bodies made another type, null, absurd or absent, before the frontend of 1.6.1 and
-ours. Both take it or both refuse it, but for what DEVIATIONS says."""
+"""What is a request: each member of bodies made another type, null, absurd or absent, and texts that are hardly JSON, before
+the frontends of 0.9.0 and 1.6.1 and ours. Both take it or both refuse it, but for what DEVIATIONS says."""
 
+import http.client
 import json
 import re
 
@@ -47,25 +48,44 @@ CHOICES = ["auto", "none", "required", "f", {"type": "function"}, {"type": "func
 PASSED_OVER = "a key that is not read is not judged"
 AS_0_9 = "taken as in 0.9.0"
 # What differs on purpose, and why: pattern of the case's name, statuses (theirs, ours).
-DEVIATIONS = [
+AS_1 = "taken as in 1.6.1"
+NO_JSON = "what is no JSON is no request"
+EITHER = [
     (r"chat (audio|modalities|parallel_tool_calls|prediction|prompt_cache_key|service_tier|store|web_search_options)=", (400, 200), PASSED_OVER),
     (r"prompt suffix=", (400, 200), PASSED_OVER),
     (r"(chat|prompt) guided_choice=\[", (400, 200), "what is chosen from is the engine's to judge"),
     (r"(chat|prompt) stop=\[\]", (400, 200), AS_0_9),
-    (r"chat tools=\[\]", (400, 200), AS_0_9),
-    (r"nvext(\.agent_hints)?\.x=|(prompt|chat|response) nvext=\{'x'|agent_hints=\{'x'", (400, 200), AS_0_9 + ": keys of nvext that are not known"),
     (r"nvext\.(use_raw_prompt|dp_rank|prefill_dp_rank)=|agent_hints\.speculative_prefill=", (400, 200), PASSED_OVER),
     (r"(prompt|chat|response) nvext=\[|agent_hints=\[|routing_constraints=\[", (200, 400), "an array for an object is a mistake"),
     (r"agent_hints\.latency_sensitivity=", (200, 400), "beyond its range"),
-    (r"prompt prompt_embeds=None", (200, 400), "the key itself is refused"),
     (r"assistant\.audio=\['x'\]", (200, 400), "an array for an object is a mistake"),
+    (r"raw (chat|prompt|response) escaped key", (200, 400), "names of keys are read as they are written"),
+    (r"raw (chat|prompt) twice in ", (400, 200), "within a member the last counts"),
+    (r"raw response twice", (400, 200), "of responses the last counts"),
+    (r"prompt prompt_embeds=None", (200, 400), "the key itself is refused"),
     (r"function\.role=5", (200, 400), "a role is a word"),
-    (r"tool\.function\.strict=True", (400, 200), "whether a schema is a strict one is the engine's to judge"),
     (r"tool_choice=\{'type': 'x'", (400, 200), AS_0_9),
     (r"response (background|conversation|include|instructions|metadata|parallel_tool_calls|prompt_cache_key|reasoning|safety_identifier|service_tier"
      r"|store|stream_options|text|top_logprobs|truncation)=", (400, 200), PASSED_OVER),
     (r"response (max_tool_calls|previous_response_id|prompt)=", (400, 501), "what is not here is said to be so, whatever it is"),
 ]
+DEVIATIONS = {NEWEST: EITHER + [
+    (r"chat tools=\[\]", (400, 200), AS_0_9),
+    (r"nvext(\.agent_hints)?\.x=|(prompt|chat|response) nvext=\{'x'|agent_hints=\{'x'", (400, 200), AS_0_9 + ": keys of nvext that are not known"),
+    (r"tool\.function\.strict=True", (400, 200), "whether a schema is a strict one is the engine's to judge"),
+    (r"raw .* (control|not UTF-8)", (200, 400), NO_JSON),
+], "0.9.0": EITHER + [
+    (r"raw .* behind", (200, 400), NO_JSON),
+    (r"developer part \{'(text': 'a'|type': 5)", (200, 400), "a part says what it is"),
+    (r"tool_choice=\{'type': 'function', 'function': \{'name': '(g)?'", (200, 400), "as in 1.6.1: no such tool"),
+    (r"stream_options\.(include_usage=None|continuous_usage_stats=(None|True)|x=)", (400, 200), AS_1),
+    (r"(chat|prompt) (stop_token_ids|allowed_token_ids|cache_salt|thinking|prompt_logprobs|add_generation_prompt|continue_final_message)=", (400, 200), AS_1),
+    (r"nvext\.(agent_hints|cache_salt|routing_constraints)[.=]", (200, 400), "what 0.9.0 does not know is read as in 1.6.1"),
+    (r"logit_bias=\{'x'", (200, 400), "as in 1.6.1: no token's id"),
+    (r"response (temperature|top_p)=", (500, 400), "out of range, which is the client's mistake"),
+    (r"response (input|instructions|reasoning|store|stream|tools|user|include)=", (501, 200), AS_1), (r"response input=", (501, 400), AS_1),
+    (r"response user=", (400, 200), PASSED_OVER),
+]}
 
 
 def changed(base, path, value):
@@ -123,6 +143,36 @@ def options():
             yield f"nvext.agent_hints.{key}={value!r}", {"messages": [U], "nvext": {"agent_hints": {key: value}}}
 
 
+def raw():
+    """(name, path and text) of bodies that no encoder makes."""
+    for path, what, subject in ((CHAT, "chat", '"messages":[{"role":"user","content":"u"}]'), (COMPLETIONS, "prompt", '"prompt":"u"'),
+                                (RESPONSES, "response", '"input":"u"')):
+        head = '{"model":"m","%s":1,%s' % ("max_output_tokens" if path == RESPONSES else "max_tokens", subject)
+        twice = [subject, '"model":"m"', '"temperature":1', '"top_p":null', '"stream":false', '"nvext":{}', '"user":"u"']
+        twice += ['"top_k":1', '"ignore_eos":true'] * (path != RESPONSES) + ['"tools":null'] * (path == CHAT)
+        for member in twice:
+            again = "" if member in head else "," + member
+            yield f"raw {what} twice {member}", (path, head + again + "," + member + "}")
+        for member in ('"nvext":{"annotations":[],"annotations":[]}', *['"stream":true,"stream_options":{"include_usage":true,"include_usage":true}',
+                       '"response_format":{"type":"text","type":"text"}'][:2 - (path == COMPLETIONS)] * (path != RESPONSES)):
+            yield f"raw {what} twice in {member}", (path, head + "," + member + "}")
+        for name, text in {
+                "plain": head + "}", "escaped key": head.replace("model", "mod\\u0065l") + "}", "blanks": f" \r\n\t{head}}} \n", "nothing": "", "null": "null",
+                "array": "[]", "text": '"x"', "cut": head, "behind": head + "} x", "behind, an object": head + "}{}", "no model": "{" + subject + "}",
+                "control": head.replace('"u"', '"a\x01b"') + "}", "control, a new line": head.replace('"u"', '"a\nb"') + "}",
+                "not UTF-8": head.replace('"u"', '"\udcff"') + "}", "mark": "\ufeff" + head + "}", "comma": head + ",}",
+                "surrogate": head.replace('"u"', '"\\ud800"') + "}", "surrogates": head.replace('"u"', '"\\udc00\\ud800"') + "}",
+                "escapes": head.replace('"u"', '"\\/\\b\\u00e9"') + "}", "no escape": head.replace('"u"', '"\\x"') + "}",
+                **{f"number {number}": f'{head},"temperature":{number}}}' for number in ("NaN", "Infinity", "1e400", "-0", "1.", ".5", "01", "+1", "1e0", "0x1")},
+                **{f"seed {number}": f'{head},"seed":{number}}}' for number in ("5.0", "1e0") if path != RESPONSES},
+                **{f"deep {n}": f'{head},"metadata":{{"a":{"[" * n}{"]" * n}}}}}' for n in (100, 130) if path != RESPONSES}}.items():
+            yield f"raw {what} {name}", (path, text)
+    for name, message in {"role": '"role":"user","role":"user","content":"u"', "content": '"role":"user","content":"u","content":"u"',
+                          "part": '"role":"user","content":[{"type":"text","text":"a","text":"b"}]'}.items():
+        yield f"raw chat twice in a message: {name}", (CHAT, '{"model":"m","max_tokens":1,"messages":[{%s}]}' % message)
+    yield "raw chat unknown twice", (CHAT, '{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"u","x":1,"x":1}]}')
+
+
 def cases():
     """{name: (path, body)}"""
     chats = [*messages(), *tools(), *options(), *((f"chat {key}={value!r}", changed({"messages": [U]}, [key], value))
@@ -136,16 +186,23 @@ def cases():
     return found
 
 
-def why(name, statuses):
-    return next((reason for pattern, pair, reason in DEVIATIONS if re.search(pattern, name) and pair == statuses), None)
+def why(version, name, statuses):
+    return next((reason for pattern, pair, reason in DEVIATIONS[version] if re.search(pattern, name) and pair == statuses), None)
 
 
-@pytest.mark.parametrize("version", [NEWEST])
-def test_bodies(tmp_path, version):
-    with Fronts(tmp_path, version, {MODEL: put_template("{{ messages | length }}")}) as fronts:
-        statuses = {name: tuple(front.ask(*case)[0] for front in fronts.fronts) for name, case in cases().items()}
+def status(front, path, text):
+    connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=30)
+    connection.request("POST", path, text.encode("utf-8", "surrogateescape"), {"content-type": "application/json"})
+    return connection.getresponse().status
+
+
+@pytest.mark.parametrize("version,flags", [(NEWEST, ()), ("0.9.0", ("--chat-template-style", "dynamo-0.9", "--answer-style", "dynamo-0.9"))])
+def test_bodies(tmp_path, version, flags):
+    asked = {**{name: (path, json.dumps(body)) for name, (path, body) in cases().items()}, **dict(raw())}
+    with Fronts(tmp_path, version, {MODEL: put_template("{{ messages | length }}")}, *flags) as fronts:
+        statuses = {name: tuple(status(front, *case) for front in fronts.fronts) for name, case in asked.items()}
     differ = {name: pair for name, pair in statuses.items() if pair[0] != pair[1]}
-    assert not {name: pair for name, pair in differ.items() if not why(name, pair)}
+    assert not {name: pair for name, pair in differ.items() if not why(version, name, pair)}
     assert len(statuses) > 2500 and sum(pair == (200, 200) for pair in statuses.values()) > 500
-    unused = [pattern for pattern, pair, _ in DEVIATIONS if not any(re.search(pattern, name) and pair == got for name, got in differ.items())]
+    unused = [pattern for pattern, pair, _ in DEVIATIONS[version] if not any(re.search(pattern, name) and pair == got for name, got in differ.items())]
     assert not unused

@@ -18,10 +18,12 @@ MODELS = ("embed", "embed-ids")
 INPUTS = ["hello world", ["a b", "c d e"], [1, 2, 3], [[1, 2], [3]], "", [], [""], [[]], "é \"\\\n", ["a"] * 300]
 MORE = [{"encoding_format": "float"}, {"encoding_format": "base64"}, {"dimensions": 2, "user": "u"}, {"dimensions": 0}, {"foo": 1},
         {"user": ""}, {"nvext": {"annotations": ["a"]}}, {"encoding_format": None, "dimensions": None, "user": None, "nvext": None},
-        {"stream": True}]
+        {"stream": True}, {"nvext": {"x": 1, "backend_instance_id": "x", "annotations": None}}, {"nvext": {}}]
 REFUSED = [{"input": 5}, {"input": [1, "a"]}, {"input": None}, {}, {"input": "x", "encoding_format": "zz"}, {"input": "x", "dimensions": -1},
            {"input": "x", "dimensions": "3"}, {"input": "x", "user": 5}, {"input": [-1]}, {"input": [1.5]}, {"input": ["a", 1]},
-           {"input": [["a"]]}, {"input": {"a": 1}}, {"input": [4294967296]}, {"input": ["a", [1]]}, {"input": [[1], "a"]}]
+           {"input": [["a"]]}, {"input": {"a": 1}}, {"input": [4294967296]}, {"input": ["a", [1]]}, {"input": [[1], "a"]}, {"input": "x", "nvext": 5},
+           *({"input": "x", "nvext": {"annotations": value}} for value in ("x", [5], {}))]
+TWICE = ['"input":"x"', '"user":"u"', '"encoding_format":null', '"dimensions":1', '"nvext":{}']
 
 
 def ask(front, model, more):
@@ -130,7 +132,7 @@ def test_errors(rig_of, release):  # noqa: F811
     if release == NEWEST:
         broken += [{"input": json.dumps([answer_of(text)])} for text in ("not base64!", "YWJj")]
     cases = [("embed", case) for case in REFUSED + broken] + [("embed-ids", case) for case in REFUSED + [{"input": [13]}]]
-    cases += [("nope", {"input": "x"}), ("say", {"input": "x"})]
+    cases += [("nope", {"input": "x"}), ("", {"input": "x"}), ("say", {"input": "x"})]
     differ = []
     for model, case in cases:
         (want, _), (got, answer) = (ask(front, model, case) for front in (theirs, ours))
@@ -141,7 +143,10 @@ def test_errors(rig_of, release):  # noqa: F811
     for model in MODELS:
         for api, subject in ((CHAT, {"messages": [{"role": "user", "content": "x"}]}), (COMPLETIONS, {"prompt": "x"})):
             assert theirs.ask(api, {"model": model, **subject})[0] == ours.ask(api, {"model": model, **subject})[0] == 404
-    assert ours.ask_text(EMBEDDINGS, "{bad") == 400
+    for text in ("{bad", '{"input":"x"}', *('{"model":"embed","input":"x",%s}' % ",".join([twice] * (2 - ("input" in twice))) for twice in TWICE)):
+        assert ours.ask_text(EMBEDDINGS, text) == theirs.ask_text(EMBEDDINGS, text) == 400, text
+    for model in MODELS:
+        assert ours.ask_text(EMBEDDINGS, '{"model":"%s","input":"x","x":1,"x":2}' % model) == 200
 
 
 @pytest.mark.parametrize("mode", ["kv", "round-robin", "random", "least-loaded"])

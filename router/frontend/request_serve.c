@@ -135,7 +135,9 @@ static bool find_model(struct serving *s, struct http_exchange *x, const struct 
                    ? api_fail(e, 400, "model", "Model serves %s; use /v1/completions", m->why.text)
                    : api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
     *ret = m;
-    return in->api == API_CHAT && model_is_of_1(m) ? openai_check_strictly(in, e) : true;
+    /* Plain OpenAI servers answer for themselves. */
+    return in->api == API_CHAT && !m->is_stock ? openai_check_strictly(in, model_is_of_1(m), e)
+                                               : true;
 }
 
 /* Copies: the client may leave before the request does. */

@@ -59,6 +59,19 @@ void embeddings_put_ids(struct buf *out, const struct openai_request *in,
     json_put_object_end(&j);
 }
 
+/* Its one member that is known. */
+static void put_nvext(struct json_put *j, struct str nvext)
+{
+    struct str annotations = json_pull_member(nvext, "annotations");
+
+    json_put_object(j);
+    if (annotations.len && !str_is(annotations, "null")) {
+        json_put_key(j, "annotations");
+        json_put_raw(j, annotations);
+    }
+    json_put_object_end(j);
+}
+
 void embeddings_put_body(struct buf *out, struct str body, bool of_1)
 {
     static const char *const names[] = {"model",
@@ -79,7 +92,10 @@ void embeddings_put_body(struct buf *out, struct str body, bool of_1)
         if (!value.len || str_is(value, "null"))
             continue;
         json_put_key(&j, names[i]);
-        json_put_raw(&j, value);
+        if (strcmp(names[i], "nvext") == 0)
+            put_nvext(&j, value);
+        else
+            json_put_raw(&j, value);
     }
     json_put_object_end(&j);
 }

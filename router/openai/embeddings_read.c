@@ -69,7 +69,6 @@ static bool key_input(struct openai_reader *rd, const char *key)
     struct json_pull ahead = rd->p;
     bool ok = true, of_ids;
 
-    rd->r->n_prompts = 0;
     if (kind == JSON_KIND_STRING)
         return add_text(rd);
     if (kind != JSON_KIND_ARRAY || !json_pull_array(&ahead))
@@ -115,6 +114,25 @@ static bool key_dimensions(struct openai_reader *rd, const char *key)
     return openai_read_u64(rd, key, UINT32_MAX, &rd->r->embedding.dimensions);
 }
 
+/* 0.9.0 and 1.6.1 know no other member, and workers get no other. */
+static bool key_nvext(struct openai_reader *rd, const char *key)
+{
+    struct str name;
+    bool ok = true;
+
+    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
+        return false;
+    while (ok && json_pull_key(&rd->p, &name)) {
+        if (!str_is(name, "annotations") || json_pull_peek(&rd->p) == JSON_KIND_NULL)
+            json_pull_skip(&rd->p, NULL);
+        else
+            ok = openai_expect(rd, "annotations", JSON_KIND_ARRAY, "an array of strings") &&
+                 openai_read_strings(rd, "annotations", ANNOTATIONS_MAX, &rd->r->annotations,
+                                     &rd->r->n_annotations);
+    }
+    return ok;
+}
+
 /* Whether they are right depends on the model's generation: embeddings_request_settle(). */
 static bool key_special(struct openai_reader *rd, const char *key)
 {
@@ -141,28 +159,6 @@ static bool key_truncate(struct openai_reader *rd, const char *key)
     return true;
 }
 
-static bool key_nvext(struct openai_reader *rd, const char *key)
-{
-    struct str name;
-    bool ok = true;
-
-    if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
-        return false;
-    while (ok && json_pull_key(&rd->p, &name)) {
-        if (json_pull_null(&rd->p))
-            continue;
-        if (str_is(name, "annotations"))
-            ok = openai_read_strings(rd, "annotations", ANNOTATIONS_MAX, &rd->r->annotations,
-                                     &rd->r->n_annotations);
-        else if (str_is(name, "backend_instance_id"))
-            ok =
-                openai_read_u64(rd, "backend_instance_id", UINT64_MAX, &rd->r->backend_instance_id);
-        else
-            json_pull_skip(&rd->p, NULL);
-    }
-    return ok;
-}
-
 static const struct {
     const char *name;
     bool (*read)(struct openai_reader *rd, const char *key);
@@ -175,6 +171,8 @@ static const struct {
             {"add_special_tokens", key_special},
             {"truncate_prompt_tokens", key_truncate}};
 
+_Static_assert(ARRAY_LEN(KEYS) <= OPENAI_ROWS_MAX, "a bit each");
+
 static bool read_key(struct openai_reader *rd, struct str name, bool *ret_has_input)
 {
     bool is_input = str_is(name, "input");
@@ -182,7 +180,8 @@ static bool read_key(struct openai_reader *rd, struct str name, bool *ret_has_in
     *ret_has_input |= is_input;
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++)
         if (str_is(name, KEYS[i].name))
-            return (!is_input && json_pull_null(&rd->p)) || KEYS[i].read(rd, KEYS[i].name);
+            return openai_read_once(rd, i, KEYS[i].name) &&
+                   ((!is_input && json_pull_null(&rd->p)) || KEYS[i].read(rd, KEYS[i].name));
     json_pull_skip(&rd->p, NULL);
     return true;
 }
@@ -211,8 +210,10 @@ bool embeddings_request_parse(struct str body, struct arena *a, struct openai_re
         return api_fail(e, 400, "input",
                         "Failed to deserialize the JSON body into the target type: missing field "
                         "`input`");
-    if (!ret->model.len)
-        return api_fail(e, 400, "model", "Validation: model must not be empty");
+    if (!ret->model.ptr) /* an empty one is a model that is not there */
+        return api_fail(e, 400, "model",
+                        "Failed to deserialize the JSON body into the target type: missing field "
+                        "`model`");
     if (ret->n_prompts)
         ret->prompt = ret->prompts[0];
     return true;

@@ -19,6 +19,9 @@ static void requests_are_read(void **state)
         {"{\"model\":\"m\",\"input\":[[1],[],[2]]}", 3, true},
         {"{\"model\":\"m\",\"input\":[],\"user\":null,\"nvext\":{\"annotations\":[\"x\"]}}", 0,
          false},
+        {"{\"model\":\"\",\"input\":\"a\",\"foo\":1,\"foo\":2,\"nvext\":{\"annotations\":null,"
+         "\"x\":5}}",
+         1, false},
     };
 
     (void)state;
@@ -51,6 +54,10 @@ static void requests_are_refused(void **state)
         {"{\"model\":\"m\",\"input\":[1.5]}", "input"},
         {"{\"model\":\"m\",\"input\":\"a\",\"encoding_format\":\"x\"}", "encoding_format"},
         {"{\"model\":\"m\",\"input\":\"a\",\"dimensions\":-1}", "dimensions"},
+        {"{\"model\":\"m\",\"input\":\"a\",\"nvext\":{\"annotations\":\"x\"}}", "annotations"},
+        {"{\"model\":\"m\",\"input\":\"a\",\"nvext\":[]}", "nvext"},
+        {"{\"model\":\"m\",\"input\":\"a\",\"input\":\"a\"}", "input"},
+        {"{\"model\":\"m\",\"input\":\"a\",\"user\":null,\"user\":\"u\"}", "user"},
         {"[]", ""},
         {"{\"model\":\"m\",\"input\":[\"a\"", ""},
     };
@@ -105,6 +112,13 @@ static void payloads(void **state)
     embeddings_put_body(&out, STR("{\"foo\":1,\"input\":[\"a\"],\"user\":null,\"model\":\"m\"}"),
                         true);
     assert_string_equal(buf_cstr(&out), "{\"model\":\"m\",\"input\":[\"a\"]}");
+    buf_clear(&out);
+    embeddings_put_body(&out, STR("{\"model\":\"m\",\"nvext\":{\"x\":1,\"annotations\":[\"n\"]}}"),
+                        true);
+    assert_string_equal(buf_cstr(&out), "{\"model\":\"m\",\"nvext\":{\"annotations\":[\"n\"]}}");
+    buf_clear(&out);
+    embeddings_put_body(&out, STR("{\"model\":\"m\",\"nvext\":{\"annotations\":null}}"), true);
+    assert_string_equal(buf_cstr(&out), "{\"model\":\"m\",\"nvext\":{}}");
 }
 
 /* Keys that 0.9.0 does not know may be anything there, and reach no worker. */

@@ -80,7 +80,6 @@ static bool read_prompt_text(struct openai_reader *rd, const char *key)
 /* "text", [ids], ["text", …] or [[ids], …] */
 static bool key_prompt(struct openai_reader *rd, const char *key)
 {
-    rd->r->n_prompts = 0; /* of a key that comes twice the last counts */
     if (json_pull_peek(&rd->p) == JSON_KIND_STRING)
         return read_prompt_text(rd, key);
     if (!openai_expect(rd, key, JSON_KIND_ARRAY, "a string or an array") ||
@@ -546,14 +545,16 @@ static const struct {
     {"suffix", API_COMPLETIONS, key_ignored},
 };
 
+_Static_assert(ARRAY_LEN(KEYS) <= OPENAI_ROWS_MAX, "a bit each");
+
 static bool read_key(struct openai_reader *rd, struct str name)
 {
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
         if (!(KEYS[i].apis & rd->r->api) || !str_is(name, KEYS[i].name))
             continue;
-        if (json_pull_null(&rd->p))
-            return true;
-        return KEYS[i].read(rd, KEYS[i].name);
+        if (!openai_read_once(rd, i, KEYS[i].name))
+            return false;
+        return json_pull_null(&rd->p) || KEYS[i].read(rd, KEYS[i].name);
     }
     if (rd->unknown.len < 256)
         buf_printf(&rd->unknown, "%s`%.64s`", rd->unknown.len ? ", " : "",

@@ -108,8 +108,10 @@ MUST_CHECK bool openai_request_parse(enum api api, struct str body, struct arena
  * says: `thinking`, `enable_thinking`, `thinking_mode`, `reasoning_effort`, the first that is clear. @args: an
  * object, or NULL. */
 void openai_settle_thinking(struct json *args);
-/* Of a chat: what is not of its type, which 1.6.1 refuses and 0.9.0 does not look at. */
-MUST_CHECK bool openai_check_strictly(const struct openai_request *r, struct api_error *e);
+/* Of a chat: members of messages, calls and tools that are not of their type in the eyes of 1.6.1 or,
+ * unless @of_1, of 0.9.0, which knows fewer of them. False with @e filled. */
+MUST_CHECK bool openai_check_strictly(const struct openai_request *r, bool of_1,
+                                      struct api_error *e);
 /* A salt that goes before the body's; @a holds what follows from it. */
 void openai_request_set_salt(struct openai_request *r, struct str salt, struct arena *a);
 /* Whether a body is read at all: application/json, or another type that is written in it. */

@@ -17,6 +17,19 @@ bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *wa
         key, want);
 }
 
+bool openai_read_once(struct openai_reader *rd, size_t i, const char *key)
+{
+    uint64_t bit = UINT64_C(1) << i;
+
+    if (rd->seen & bit)
+        return api_malformed(rd->e, key,
+                             "Failed to deserialize the JSON body into the target type: duplicate "
+                             "field `%s`",
+                             key);
+    rd->seen |= bit;
+    return true;
+}
+
 bool openai_out_of_range(struct openai_reader *rd, const char *key, const char *range)
 {
     return api_fail(rd->e, 400, key, "Validation: %s must be %s", key, range);

@@ -15,7 +15,10 @@ struct openai_reader {
     struct api_error *e;
     struct buf unknown;                   /* names of keys outside the table */
     bool has_stop_ids, has_salt_of_nvext; /* which go before stop_token_ids and cache_salt */
+    uint64_t seen;                        /* a bit for each row of the table that was read */
 };
+
+enum { OPENAI_ROWS_MAX = 64 };
 
 /* Over several keys, when all are read: false with @e filled. */
 bool openai_check(const struct openai_request *r, struct api_error *e);
@@ -34,6 +37,9 @@ bool openai_read_f64(struct openai_reader *rd, const char *key, double min, doub
                      struct opt_f64 *ret);
 bool openai_read_tree(struct openai_reader *rd, const char *key, enum json_kind kind,
                       struct json **ret);
+/* Of the row @i of the table: false when the body has the key twice. What would count then, and what
+ * a worker that gets the body as it is would take of it, nobody can say. */
+bool openai_read_once(struct openai_reader *rd, size_t i, const char *key);
 /* A string or an array of at most @max strings. */
 bool openai_read_strings(struct openai_reader *rd, const char *key, size_t max, struct str **ret,
                          size_t *ret_n);

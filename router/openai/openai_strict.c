@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What 1.6.1 refuses in a chat and 0.9.0 does not look at: members of messages, calls, tools and the form of
- * answers that are not of their type (e2e/test_bodies_interop.py).
+ * What the reference refuses in a chat and the table of keys does not look at: members of messages, calls, tools and
+ * the form of answers that are not of their type. 0.9.0 knows fewer of them than 1.6.1
+ * (e2e/test_bodies_interop.py).
  */
 #include "router/openai/openai_read.h"
 
@@ -22,10 +23,16 @@ enum member_type {
     IS_NOTHING
 };
 
+enum member_need {
+    MAY_BE,
+    MUST_BE,
+    LOOKED_AT_BY_1 /* may be; 0.9.0 does not look at it */
+};
+
 struct member_rule {
     const char *key;
     enum member_type type;
-    bool needed;
+    enum member_need need;
 };
 
 enum { PARTS_OF_TEXT = 1, PARTS_OF_REFUSAL = 2, PARTS_OF_MEDIA = 4, PARTS_OF_SOUND = 8 };
@@ -39,15 +46,15 @@ struct role_rule {
 
 #define NO_TOOLS                                                                                   \
     {                                                                                              \
-        "tools", IS_NOTHING, false                                                                 \
+        "tools", IS_NOTHING, LOOKED_AT_BY_1                                                        \
     }
 #define NO_PARTIAL                                                                                 \
     {                                                                                              \
-        "partial", IS_NOTHING, false                                                               \
+        "partial", IS_NOTHING, LOOKED_AT_BY_1                                                      \
     }
 #define NAME                                                                                       \
     {                                                                                              \
-        "name", IS_TEXT, false                                                                     \
+        "name", IS_TEXT, MAY_BE                                                                    \
     }
 static const struct role_rule ROLES[] = {
     {"user", PARTS_OF_TEXT | PARTS_OF_MEDIA | PARTS_OF_SOUND, true, {NAME, NO_TOOLS, NO_PARTIAL}},
@@ -56,19 +63,19 @@ static const struct role_rule ROLES[] = {
     {"tool",
      PARTS_OF_TEXT | PARTS_OF_MEDIA,
      true,
-     {{"tool_call_id", IS_TEXT, true}, NO_TOOLS, NO_PARTIAL}},
-    {"function", 0, false, {{"name", IS_TEXT, true}, NO_TOOLS, NO_PARTIAL}},
+     {{"tool_call_id", IS_TEXT, MUST_BE}, NO_TOOLS, NO_PARTIAL}},
+    {"function", 0, false, {{"name", IS_TEXT, MUST_BE}, NO_TOOLS, NO_PARTIAL}},
     {"assistant",
      PARTS_OF_TEXT | PARTS_OF_REFUSAL,
      false,
      {NAME,
       NO_TOOLS,
-      {"refusal", IS_TEXT, false},
-      {"audio", IS_NAMED, false},
-      {"function_call", IS_CALL, false},
-      {"partial", IS_PARTIAL, false},
-      {"reasoning_content", IS_THOUGHTS, false},
-      {"reasoning", IS_THOUGHTS, false}}},
+      {"refusal", IS_TEXT, MAY_BE},
+      {"audio", IS_NAMED, MAY_BE},
+      {"function_call", IS_CALL, MAY_BE},
+      {"partial", IS_PARTIAL, LOOKED_AT_BY_1},
+      {"reasoning_content", IS_THOUGHTS, LOOKED_AT_BY_1},
+      {"reasoning", IS_THOUGHTS, LOOKED_AT_BY_1}}},
 };
 
 /* Where in the body something is wrong. */
@@ -76,6 +83,7 @@ struct place {
     struct api_error *e;
     const char *list; /* of the body; "messages" */
     size_t i;
+    bool of_1; /* as 1.6.1 looks at it, else as 0.9.0 */
 };
 
 static bool wrong(const struct place *at, const char *what, const char *want)
@@ -148,7 +156,9 @@ static bool check_member(const struct json *object, const struct member_rule *ru
     const struct json *v = json_get(object, rule->key);
     bool nothing = !v || json_is_null(v);
 
-    return (nothing ? !rule->needed : fits(v, rule->type))
+    if (rule->need == LOOKED_AT_BY_1 && !at->of_1)
+        return true;
+    return (nothing ? rule->need != MUST_BE : fits(v, rule->type))
                ? true
                : wrong(at, rule->key, wanted(rule->type));
 }
@@ -190,25 +200,30 @@ static bool check_content(const struct json *message, const struct role_rule *ru
                           const struct place *at)
 {
     const struct json *content = json_get(message, "content");
+    unsigned parts = rule->parts;
 
+    if (!at->of_1 && strcmp(rule->role, "tool") == 0)
+        parts &= PARTS_OF_TEXT;
     if (!content || json_is_null(content))
         return rule->needs_content ? wrong(at, "content", "a string or an array") : true;
     if (json_is_array(content) && !rule->parts)
         return wrong(at, "content", "a string");
     JSON_FOREACH (part, content)
-        if (!is_part(part, rule->parts))
+        if (!is_part(part, parts))
             return wrong(at, "content", "parts that a message of this role may have");
     return true;
 }
 
 /* --- calls and tools -------------------------------------------------------------------------- */
 
-static bool are_arguments(const struct json *v)
+static bool are_arguments(const struct json *v, bool of_1)
 {
     AUTO(json_free) struct json *parsed = NULL;
     struct str text = str_from(json_cstr(v));
     struct err e;
 
+    if (!of_1)
+        return json_is_string(v);
     return json_is_object(v) ||
            (json_is_string(v) &&
             (text.len == 0 || (json_parse_wide(&parsed, text, &e) == 0 && json_is_object(parsed))));
@@ -225,11 +240,12 @@ static bool check_calls(const struct json *message, const struct place *at)
     JSON_FOREACH (call, calls) {
         const struct json *function = json_get(call, "function");
 
-        if (!json_get_cstr(call, "id") || (json_get(call, "type") && !has_type(call, "function")))
+        if (!json_get_cstr(call, "id") ||
+            ((json_get(call, "type") || !at->of_1) && !has_type(call, "function")))
             return wrong(at, "tool_calls", "an id and the type function");
         if (!json_get_cstr(function, "name"))
             return wrong(at, "tool_calls", "the name of a function");
-        if (!are_arguments(json_get(function, "arguments")))
+        if (!are_arguments(json_get(function, "arguments"), at->of_1))
             return wrong(at, "tool_calls", "arguments that are a JSON object");
     }
     return true;
@@ -258,27 +274,37 @@ static bool check_message(const struct json *m, const struct place *at)
     for (size_t i = 0; i < ARRAY_LEN(rule->members) && rule->members[i].key; i++)
         if (!check_member(m, &rule->members[i], at))
             return false;
-    if (strcmp(role, "system") == 0 && !check_system(m, at))
+    if (at->of_1 && strcmp(role, "system") == 0 && !check_system(m, at))
         return false;
     if (strcmp(role, "assistant") != 0)
         return check_content(m, rule, at);
-    if (json_get(m, "reasoning") && json_get(m, "reasoning_content"))
+    if (at->of_1 && json_get(m, "reasoning") && json_get(m, "reasoning_content"))
         return wrong(at, "reasoning", "nothing beside reasoning_content");
     return check_content(m, rule, at) && check_calls(m, at);
 }
 
-static bool is_function_name(const char *name)
+enum { NAME_MAX_OF_0_9 = 64 }; /* characters; anything else may be in it */
+
+static bool is_function_name(const char *name, bool of_1)
 {
+    size_t n = 0;
+
+    if (!of_1) {
+        for (; *name; name++)
+            n += (*name & 0xc0) != 0x80;
+        return n <= NAME_MAX_OF_0_9;
+    }
+
     return name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] ==
            '\0';
 }
 
 static bool check_tool(const struct json *tool, const struct place *at)
 {
-    static const struct member_rule members[] = {{"name", IS_TEXT, true},
-                                                 {"description", IS_TEXT, false},
-                                                 {"parameters", IS_OBJECT, false},
-                                                 {"strict", IS_BOOL, false}};
+    static const struct member_rule members[] = {{"name", IS_TEXT, MUST_BE},
+                                                 {"description", IS_TEXT, MAY_BE},
+                                                 {"parameters", IS_OBJECT, LOOKED_AT_BY_1},
+                                                 {"strict", IS_BOOL, MAY_BE}};
     const struct json *function = json_get(tool, "function");
 
     if (!has_type(tool, "function"))
@@ -286,22 +312,22 @@ static bool check_tool(const struct json *tool, const struct place *at)
     for (size_t i = 0; i < ARRAY_LEN(members); i++)
         if (!check_member(function, &members[i], at))
             return false;
-    return is_function_name(json_get_cstr(function, "name"))
+    return is_function_name(json_get_cstr(function, "name"), at->of_1)
                ? true
                : api_fail(at->e, 400, "tools",
-                          "Validation: Function at index %zu has an invalid name: letters, digits, "
-                          "_ and - are allowed",
-                          at->i);
+                          "Validation: Function at index %zu has an invalid name: %s", at->i,
+                          at->of_1 ? "letters, digits, _ and - are allowed"
+                                   : "64 characters are allowed");
 }
 
 /* --- the form of answers ---------------------------------------------------------------------- */
 
-static bool check_schema(const struct openai_request *r, struct api_error *e)
+static bool check_schema(const struct openai_request *r, bool of_1, struct api_error *e)
 {
-    static const struct member_rule members[] = {{"name", IS_TEXT, true},
-                                                 {"schema", IS_OBJECT, true},
-                                                 {"description", IS_TEXT, false},
-                                                 {"strict", IS_BOOL, false}};
+    static const struct member_rule members[] = {{"name", IS_TEXT, MUST_BE},
+                                                 {"schema", IS_OBJECT, MUST_BE},
+                                                 {"description", IS_TEXT, MAY_BE},
+                                                 {"strict", IS_BOOL, MAY_BE}};
     AUTO(json_free) struct json *format = NULL;
     const struct json *schema;
     struct err why;
@@ -314,7 +340,9 @@ static bool check_schema(const struct openai_request *r, struct api_error *e)
     for (size_t i = 0; i < ARRAY_LEN(members); i++) {
         const struct json *v = json_get(schema, members[i].key);
 
-        if (!v || json_is_null(v) ? members[i].needed : !fits(v, members[i].type))
+        if (!v || json_is_null(v)
+                ? members[i].need == MUST_BE
+                : !fits(v, members[i].type) && (of_1 || members[i].type != IS_OBJECT))
             return api_malformed(e, "response_format",
                                  "Failed to deserialize the JSON body into the target type: "
                                  "response_format.json_schema.%s: expected %s",
@@ -326,20 +354,20 @@ static bool check_schema(const struct openai_request *r, struct api_error *e)
                           "Validation: response_format.json_schema.name must not be empty");
 }
 
-bool openai_check_strictly(const struct openai_request *r, struct api_error *e)
+bool openai_check_strictly(const struct openai_request *r, bool of_1, struct api_error *e)
 {
-    struct place at = {.e = e, .list = "messages"};
+    struct place at = {.e = e, .list = "messages", .of_1 = of_1};
 
     JSON_FOREACH (m, r->messages) {
         if (!check_message(m, &at))
             return false;
         at.i++;
     }
-    at = (struct place){.e = e, .list = "tools"};
+    at = (struct place){.e = e, .list = "tools", .of_1 = of_1};
     JSON_FOREACH (tool, r->tools) {
         if (!check_tool(tool, &at))
             return false;
         at.i++;
     }
-    return check_schema(r, e);
+    return check_schema(r, of_1, e);
 }

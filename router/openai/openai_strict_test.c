@@ -12,7 +12,7 @@
     CHAT(USER, ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{" members "}}")
 
 /* @wrong is in what the client is told; NULL: it is a request. */
-static void assert_checked(const char *body, const char *wrong)
+static void assert_checked_by(bool of_1, const char *body, const char *wrong)
 {
     AUTO(arena_free) struct arena *a = arena_new();
     struct openai_request r;
@@ -20,11 +20,16 @@ static void assert_checked(const char *body, const char *wrong)
 
     if (!openai_request_parse(API_CHAT, str_from(body), a, &r, &e))
         fail_msg("%s: %s", body, e.text);
-    if (openai_check_strictly(&r, &e) != (wrong == NULL))
+    if (openai_check_strictly(&r, of_1, &e) != (wrong == NULL))
         fail_msg("%s: %s", body, wrong ? "taken" : e.text);
     if (wrong && (e.status != 400 || !strstr(e.text, wrong)))
         fail_msg("%s: %d %s", body, e.status, e.text);
     openai_request_done(&r);
+}
+
+static void assert_checked(const char *body, const char *wrong)
+{
+    assert_checked_by(true, body, wrong);
 }
 
 static void what_is_a_message(void **state)
@@ -103,8 +108,42 @@ static void what_is_a_schema(void **state)
     assert_checked(SCHEMA("\"name\":\"\",\"schema\":{}"), "must not be empty");
 }
 
+/* Which knows fewer members, and looks at those alone. */
+static void what_0_9_0_looks_at(void **state)
+{
+    static const struct {
+        const char *body, *wrong;
+    } cases[] = {
+        {CHAT(OF("user", ",\"content\":\"u\",\"tools\":5,\"partial\":5"), ""), NULL},
+        {CHAT(OF("system", ",\"content\":\"u\",\"tools\":5"), ""), NULL},
+        {CHAT(OF("assistant", ",\"reasoning\":5,\"reasoning_content\":5"), ""), NULL},
+        {CHAT(OF("user", ",\"content\":null"), ""), "content: expected"},
+        {CHAT(OF("user", ",\"content\":\"u\",\"name\":5"), ""), "name: expected a string"},
+        {CHAT(OF("tool", ",\"tool_call_id\":\"c\",\"content\":[{\"type\":\"image_url\","
+                         "\"image_url\":{\"url\":\"u\"}}]"),
+              ""),
+         "content: expected parts"},
+        {CHAT(CALL("\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"[\"}"), ""),
+         NULL},
+        {CHAT(CALL("\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}"), ""),
+         "arguments"},
+        {CHAT(CALL("\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}"), ""), "the type function"},
+        {TOOL("\"name\":\"a b\",\"parameters\":[]"), NULL},
+        {TOOL("\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\""),
+         NULL},
+        {TOOL("\"name\":\"01234567890123456789012345678901234567890123456789012345678901234\""),
+         "invalid name"},
+        {SCHEMA("\"name\":\"n\",\"schema\":5"), NULL},
+        {SCHEMA("\"name\":\"n\",\"schema\":null"), "schema: expected an object"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_checked_by(false, cases[i].body, cases[i].wrong);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(what_is_a_message), T(what_is_a_call), T(what_is_a_tool),
-                    T(what_is_a_schema));
+    return TEST_RUN(T(what_is_a_message), T(what_is_a_call), T(what_is_a_tool), T(what_is_a_schema),
+                    T(what_0_9_0_looks_at));
 }

@@ -120,9 +120,7 @@ static void several_prompts_and_choices(void **state)
     struct api_error e;
 
     (void)state;
-    assert_true(parse(API_COMPLETIONS,
-                      "{\"model\":\"m\",\"prompt\":[\"a\",[1,2],\"c\"],\"n\":2,\"prompt\":"
-                      "[\"a\",[1,2],\"c\"]}",
+    assert_true(parse(API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",[1,2],\"c\"],\"n\":2}",
                       a, &r, &e));
     assert_int_equal(r.n_prompts, 3);
     assert_int_equal(openai_request_choices(&r), 6);
@@ -133,6 +131,9 @@ static void several_prompts_and_choices(void **state)
     assert_false(
         parse(API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"n\":65}", a, &r, &e));
     assert_int_equal(e.status, 400);
+    assert_false(
+        parse(API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"a\",\"prompt\":\"b\"}", a, &r, &e));
+    assert_string_equal(e.param, "prompt");
 }
 
 static void what_only_newer_workers_know(void **state)
