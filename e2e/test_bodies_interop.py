@@ -80,7 +80,7 @@ DEVIATIONS = {NEWEST: EITHER + [
     (r"tool_choice=\{'type': 'function', 'function': \{'name': '(g)?'", (200, 400), "as in 1.6.1: no such tool"),
     (r"stream_options\.(include_usage=None|continuous_usage_stats=(None|True)|x=)", (400, 200), AS_1),
     (r"(chat|prompt) (stop_token_ids|allowed_token_ids|cache_salt|thinking|prompt_logprobs|add_generation_prompt|continue_final_message)=", (400, 200), AS_1),
-    (r"nvext\.(agent_hints|cache_salt|routing_constraints)[.=]", (200, 400), "what 0.9.0 does not know is read as in 1.6.1"),
+    (r"nvext\.(agent_hints|cache_salt|routing_constraints|dp_rank|prefill_dp_rank)[.=]", (200, 400), "what 0.9.0 does not know is read as in 1.6.1"),
     (r"logit_bias=\{'x'", (200, 400), "as in 1.6.1: no token's id"),
     (r"response (temperature|top_p)=", (500, 400), "out of range, which is the client's mistake"),
     (r"response (input|instructions|reasoning|store|stream|tools|user|include)=", (501, 200), AS_1), (r"response input=", (501, 400), AS_1),
