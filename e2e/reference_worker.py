@@ -6,7 +6,8 @@ base model MODEL of FOLDER and the adapters that are named. Run by the Python of
 
 Each request's model and routing are told as `asked.py` says, and its prompt's blocks are published as stored. A line on
 standard input names an adapter that is to be unloaded. With HICACHE in the environment (JSON) its card says that of
-SGLang's HiCache, but for null, and prompts are published of requests for more than one token alone.
+SGLang's HiCache, but for null, and prompts are published of requests for more than one token alone; with TOKEN_BUDGET (JSON) that of
+vLLM's worker.
 """
 
 import asyncio
@@ -51,6 +52,8 @@ async def serve(runtime):
     config = ModelRuntimeConfig()
     if HICACHE not in (None, "null"):
         config.set_engine_specific("sglang_hicache_mooncake", HICACHE)
+    if "TOKEN_BUDGET" in os.environ:
+        config.set_engine_specific("token_budget", os.environ["TOKEN_BUDGET"])
     card = dict(kv_cache_block_size=BLOCK, worker_type=WorkerType.Aggregated, runtime_config=config)
     serving = asyncio.ensure_future(endpoint.serve_endpoint(generate))
     global publisher

@@ -433,16 +433,55 @@ def asked_of(worker, model):
     return [entry for entry in worker.asked() if entry["model"] == model]
 
 
-def their_worker(stack, python, *adapters):
+def their_worker(stack, python, *adapters, **env):
     """Runs reference_worker.py, to which .tell(line) speaks."""
     speak, listen = os.pipe()[::-1]
     worker = stack.start("reference-worker", ["bash", "-c", f'exec "$@" < /proc/{os.getpid()}/fd/{listen}', "-", python,
                                               ROOT / "e2e/reference_worker.py", MODEL_PATH, "base", *adapters],
                          DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", HF_HUB_OFFLINE="1",
-                         DYN_SYSTEM_PORT=free_port())
+                         DYN_SYSTEM_PORT=free_port(), **env)
     worker.tell = lambda line: os.write(speak, f"{line}\n".encode())
     worker.wait_log("registered")
     return worker
+
+
+def their_frontend(stack, python):
+    """Its port; to be waited for."""
+    port = free_port()
+    stack.start("reference-frontend", [python, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", port],
+                DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", HF_HUB_OFFLINE="1")
+    return port
+
+
+def until_it_answers(stack, name):
+    """A frontend that is just starting at stack.port."""
+    def answered():
+        try:
+            return say(stack, name).status == 200
+        except OSError:
+            return False
+    until(f"the frontend serves {name}", answered)
+
+
+def test_a_budget_of_tokens(stack, newer):
+    """A worker, as vLLM's of 1.6.1, that wants a prompt and what is asked for it to fit into a number."""
+    their_worker(stack, newer, TOKEN_BUDGET=json.dumps({"combined_limit": 100, "reject_prompt_overflow": True,
+                                                        "reject_total_overflow": True}))
+    stack.frontend(HF_HOME=stack.folder / "hf")
+    served(stack, "base")
+    mine, port = stack.port, their_frontend(stack, newer)
+
+    def status(length, **more):
+        return stack.request("POST", COMPLETIONS, {"model": "base", "prompt": list(range(300, 300 + length)), **more}).status
+
+    def statuses():
+        return [status(length, max_tokens=wanted) for length, wanted in [(80, 20), (80, 21), (99, 1), (99, 2), (10, 1 << 40)]]
+    assert status(10) == 200  # theirs asks for all of the context then, and refuses that
+    ours = statuses()
+    stack.port = port
+    until_it_answers(stack, "base")
+    assert ours == statuses() == [200, 400, 200, 400, 400]
+    stack.port = mine
 
 
 def test_adapters_of_their_runtime(stack, newer):
@@ -455,21 +494,10 @@ def test_adapters_of_their_runtime(stack, newer):
     ours = {name: asked_of(worker, name)[-1] for name in ("base", "Ad-A", "ad.b")}
     assert ours["Ad-A"]["routing"]["lora_name"] == "Ad-A"
 
-    port = free_port()
-    stack.start("reference-frontend", [newer, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", port],
-                DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", HF_HUB_OFFLINE="1")
-    mine, stack.port = stack.port, port
-
-    def theirs(name):
-        def answered():
-            try:
-                return say(stack, name).status == 200
-            except OSError:
-                return False
-        until(f"their frontend serves {name}", answered)
-        return asked_of(worker, name)[-1]
+    mine, stack.port = stack.port, their_frontend(stack, newer)
     for name, want in ours.items():
-        got = theirs(name)
+        until_it_answers(stack, name)
+        got = asked_of(worker, name)[-1]
         assert (got["routing"] or {}).get("lora_name") == (want["routing"] or {}).get("lora_name")
     stack.port = mine
     worker.tell("Ad-A")

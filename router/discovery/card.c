@@ -395,17 +395,30 @@ static void hicache_read(struct model_card *c, struct str json)
         h->prefix = TAKE(tag);
 }
 
+/* {"combined_limit":n,"reject_total_overflow":b,…} of vLLM's workers of 1.6. */
+static void budget_read(struct model_card *c, struct str json)
+{
+    uint64_t limit;
+
+    if (str_is(json_pull_member(json, "reject_total_overflow"), "true") &&
+        str_parse_u64(json_pull_member(json, "combined_limit"), &limit))
+        c->token_budget = limit;
+}
+
 static void runtime_data_read(struct reading *rd)
 {
     struct str key, json;
 
     if (json_pull_null(&rd->p) || !json_pull_object(&rd->p))
         return;
-    while (json_pull_key(&rd->p, &key))
-        if (!str_is(key, "sglang_hicache_mooncake"))
+    while (json_pull_key(&rd->p, &key)) {
+        bool is_budget = str_is(key, "token_budget");
+
+        if (!is_budget && !str_is(key, "sglang_hicache_mooncake"))
             skip_pull(&rd->p);
         else if (json_pull_skip(&rd->p, &json))
-            hicache_read(rd->c, json);
+            is_budget ? budget_read(rd->c, json) : hicache_read(rd->c, json);
+    }
 }
 
 struct runtime_numbers {

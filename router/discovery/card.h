@@ -66,6 +66,7 @@ struct model_card {
     bool is_decode;  /* worker_type "decode": prompts are to come from prefill workers */
     /* runtime_config; 0 = not given */
     uint64_t total_kv_blocks, max_num_seqs, max_num_batched_tokens;
+    uint64_t token_budget;      /* of a prompt and what is wanted for it; more is to be refused */
     uint32_t dp_start, dp_size; /* ranks dp_start … dp_start + dp_size - 1; size at least 1 */
     bool has_local_indexer;     /* key present */
     bool local_indexer;

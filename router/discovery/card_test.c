@@ -132,6 +132,36 @@ static void test_taints(void **state)
     assert_non_null(strstr(buf_cstr(&out), "\"taints\":[\"zone=a\",\"gpu=h100\"]"));
 }
 
+/* The first is what dynamo.vllm 1.6.1 said. */
+static void test_token_budget(void **state)
+{
+#define BUDGET(data)                                                                               \
+    HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7,"                                     \
+              "\"runtime_config\":{\"runtime_data\":{\"token_budget\":" data "}}}"
+    static const struct {
+        const char *json;
+        uint64_t budget;
+    } cases[] = {
+        {BUDGET("{\"combined_limit\":4096,\"reject_prompt_overflow\":true,"
+                "\"reject_total_overflow\":true},\"stream_interval\":1"),
+         4096},
+        {BUDGET("{\"combined_limit\":4096,\"reject_total_overflow\":false}"), 0},
+        {BUDGET("{\"combined_limit\":-1,\"reject_total_overflow\":true}"), 0},
+        {BUDGET("{\"reject_total_overflow\":true}"), 0},
+        {BUDGET("null"), 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(model_card_unref) struct model_card *c = NULL;
+        struct err e;
+
+        EXPECT_OK(model_card_parse(&c, str_from(cases[i].json), &e), &e);
+        assert_int_equal(c->token_budget, cases[i].budget);
+    }
+#undef BUDGET
+}
+
 /* As SGLang's workers of 1.6.1 say it; what lacks a member, or is no object, says nothing. */
 static void test_hicache(void **state)
 {
@@ -286,5 +316,6 @@ static void test_tokenizers_of_a_folder(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_sum), T(test_read), T(test_taints), T(test_hicache),
-                    T(test_build_and_resolve), T(test_tokenizers_of_a_folder));
+                    T(test_token_budget), T(test_build_and_resolve),
+                    T(test_tokenizers_of_a_folder));
 }

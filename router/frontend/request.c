@@ -122,34 +122,37 @@ static void put_error(struct request *rq, const struct api_error *e)
     rq->dialect->put_end(rq->told, &rq->out, &end);
 }
 
-void request_fail(struct request *rq, int status, const char *format, ...)
+void request_fail_as(struct request *rq, const struct api_error *e)
 {
-    struct api_error e;
-    va_list ap;
-
-    e.status = status;
-    e.param[0] = '\0';
-    va_start(ap, format);
-    (void)vsnprintf(e.text, sizeof(e.text), format, ap);
-    va_end(ap);
-    log_warn(&LG, "request failed", LOG_REQUEST(rq->id, &rq->trace), LOG_I64("status", status),
-             LOG_BOOL("streaming", rq->begun), LOG_STR("why", e.text));
+    log_warn(&LG, "request failed", LOG_REQUEST(rq->id, &rq->trace), LOG_I64("status", e->status),
+             LOG_BOOL("streaming", rq->begun), LOG_STR("why", e->text));
     request_note_end(rq, DECISION_FAILED);
     if (rq->n_output > 0)
         request_flush(rq); /* what was said before, although it came in the same turn */
     if (rq->batch) {
-        request_batch_fail(rq, &e);
+        request_batch_fail(rq, e);
     } else if (rq->begun) {
-        put_error(rq, &e);
+        put_error(rq, e);
         chunk_put_done(&rq->out);
         http_stream_write(rq->x, buf_str(&rq->out));
         http_stream_end(rq->x);
     } else {
-        request_refuse(rq->x, rq->dialect, &e);
+        request_refuse(rq->x, rq->dialect, e);
     }
     request_note_loss_over(rq, "failure");
-    count_outcome(rq, api_error_type(status));
+    count_outcome(rq, api_error_type(e->status));
     request_free(rq);
+}
+
+void request_fail(struct request *rq, int status, const char *format, ...)
+{
+    struct api_error e = {.status = status};
+    va_list ap;
+
+    va_start(ap, format);
+    (void)vsnprintf(e.text, sizeof(e.text), format, ap);
+    va_end(ap);
+    request_fail_as(rq, &e);
 }
 
 /* What the engine says of its own cache corrects what is believed of it. */
@@ -303,9 +306,18 @@ static void measure_prompt(struct request *rq)
     metric_observe(metric_with(rq->s->metrics.input_tokens, rq->m->label), (double)request_isl(rq));
 }
 
+/* Whether a worker that counts them together would refuse what is wanted for this prompt. */
+static bool over_budget(const struct request *rq)
+{
+    uint64_t budget = rq->m->card->token_budget, wanted = rq->in.stop.max_tokens.v;
+
+    return budget && rq->in.stop.max_tokens.set &&
+           (wanted > budget || rq->prompt.len > budget - wanted);
+}
+
 static enum step_result step_check(struct request *rq)
 {
-    uint64_t context = rq->m->card->context_length;
+    uint64_t context = rq->m->card->context_length, budget = rq->m->card->token_budget;
 
     /* Needed no more: a thousand streams must not hold a thousand of them. */
     if (rq->scratch) {
@@ -342,7 +354,20 @@ static enum step_result step_check(struct request *rq)
             (unsigned long long)context, rq->prompt.len);
         return STEP_DONE;
     }
+    if (over_budget(rq)) {
+        struct api_error e;
+
+        (void)api_fail(&e, 400, "max_tokens",
+                       "This model's maximum context length is %llu tokens, but the prompt has "
+                       "%zu tokens and max_tokens asks for %llu more",
+                       (unsigned long long)rq->m->card->token_budget, rq->prompt.len,
+                       (unsigned long long)rq->in.stop.max_tokens.v);
+        request_fail_as(rq, &e);
+        return STEP_DONE;
+    }
     /* An engine without a limit would go on to the end of its context: say where that is. */
+    if (budget > rq->prompt.len)
+        context = context ? MIN(context, budget) : budget;
     if (!rq->in.stop.max_tokens.set && context)
         rq->in.stop.max_tokens = OPT_U64(context - rq->prompt.len);
     measure_prompt(rq);

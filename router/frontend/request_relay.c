@@ -84,12 +84,16 @@ void request_note_answer(struct request *rq, const struct relay_answer *a)
     take_tokens(rq, a);
 }
 
-static void fail_with(struct request *rq, int status, struct str words)
+static void fail_with(struct request *rq, int status, const struct relay_answer *a)
 {
-    if (words.len)
-        request_fail(rq, status, "%.*s", STR_ARG(words));
+    AUTO(mem_free) char *param = a->param.len ? str_dup(a->param) : NULL;
+    struct api_error e;
+
+    if (a->error.len)
+        (void)api_fail(&e, status, param, "%.*s", STR_ARG(a->error));
     else
-        request_fail(rq, status, "The engine answered with status %d", status);
+        (void)api_fail(&e, status, param, "The engine answered with status %d", status);
+    request_fail_as(rq, &e);
 }
 
 /* False when the request has ended. */
@@ -105,7 +109,7 @@ static bool take_chunk(struct relay *r, struct str json)
         return false;
     }
     if (a.is_error) {
-        fail_with(rq, a.status ? a.status : 500, a.error);
+        fail_with(rq, a.status ? a.status : 500, &a);
         return false;
     }
     request_note_answer(rq, &a);
@@ -180,8 +184,8 @@ static void take_refusal(struct relay *r)
         return;
     }
     if (relay_answer_read(buf_str(&r->body), &r->scratch, &a, &e) < 0)
-        a.error = STR_NULL;
-    fail_with(rq, r->status, a.error);
+        a = (struct relay_answer){.is_error = true};
+    fail_with(rq, r->status, &a);
 }
 
 static void take_whole(struct relay *r)

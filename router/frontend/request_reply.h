@@ -8,8 +8,11 @@
 #include "router/openai/logprobs.h"
 #include "router/openai/reply.h"
 
+struct api_error;
 struct request;
 
+/* request.c: request_fail() with an error that may name a field. */
+void request_fail_as(struct request *rq, const struct api_error *e);
 /* What is to be one chunk. */
 struct reply_chunk {
     bool has_any, has_text;

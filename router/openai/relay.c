@@ -145,7 +145,16 @@ static struct str read_text(struct str json, struct buf *scratch)
     return json.len && json.ptr[0] == '"' && json_pull_string(&p, scratch, &text) ? text : STR_NULL;
 }
 
-/* {"error":{"message":s,"code":n}}, or flat {"object":"error","message":s,"code":n}, as engines do. */
+/* A text without escapes, which stays where it is. */
+static struct str plain_text(struct str json)
+{
+    return json.len > 2 && json.ptr[0] == '"' && !memchr(json.ptr, '\\', json.len)
+               ? str_slice(json.ptr + 1, json.len - 2)
+               : STR_NULL;
+}
+
+/* {"error":{"message":s,"param":s,"code":n}}, or flat {"object":"error","message":s,"code":n}, as
+ * engines do. */
 static void read_error(struct str error, struct buf *scratch, struct relay_answer *ret)
 {
     uint64_t code;
@@ -154,6 +163,7 @@ static void read_error(struct str error, struct buf *scratch, struct relay_answe
     ret->error = read_text(error, scratch);
     if (!ret->error.ptr)
         ret->error = read_text(json_pull_member(error, "message"), scratch);
+    ret->param = plain_text(json_pull_member(error, "param"));
     if (str_parse_u64(json_pull_member(error, "code"), &code) && code >= 400 && code < 600)
         ret->status = (int)code;
 }

@@ -36,6 +36,7 @@ struct relay_answer {
     struct opt_u64 prompt_tokens, completion_tokens, cached_tokens;
     bool is_error;
     struct str error; /* its words: a view of the JSON or of the scratch */
+    struct str param; /* the field that it is about, as it stands in the JSON; empty = none */
     int status;       /* that the error names; 0 = none */
 };
 

@@ -86,14 +86,19 @@ static void test_answers(void **state)
 static void test_errors(void **state)
 {
     static const struct {
-        const char *json, *text;
+        const char *json, *text, *param;
         int status;
     } cases[] = {
         {"{\"error\":{\"message\":\"too \\u006cong\",\"type\":\"BadRequestError\",\"code\":400}}",
-         "too long", 400},
-        {"{\"object\":\"error\",\"message\":\"no\",\"code\":404}", "no", 404},
-        {"{\"error\":\"plain\"}", "plain", 0},
-        {"{\"error\":{\"code\":\"x\"}}", NULL, 0},
+         "too long", NULL, 400},
+        {"{\"error\":{\"message\":\"no\",\"type\":\"BadRequestError\",\"param\":\"max_tokens\","
+         "\"code\":400}}",
+         "no", "max_tokens", 400}, /* vLLM 0.32.0's form */
+        {"{\"error\":{\"message\":\"no\",\"param\":\"a\\n\"}}", "no", NULL, 0},
+        {"{\"error\":{\"message\":\"no\",\"param\":null}}", "no", NULL, 0},
+        {"{\"object\":\"error\",\"message\":\"no\",\"code\":404}", "no", NULL, 404},
+        {"{\"error\":\"plain\"}", "plain", NULL, 0},
+        {"{\"error\":{\"code\":\"x\"}}", NULL, NULL, 0},
     };
     AUTO(buf_done) struct buf scratch = BUF_NULL;
     struct relay_answer a;
@@ -105,6 +110,7 @@ static void test_errors(void **state)
         assert_true(a.is_error);
         assert_int_equal(a.status, cases[i].status);
         assert_true(str_eq(a.error, str_from(cases[i].text)));
+        assert_true(str_eq(a.param, str_from(cases[i].param)));
     }
 }
 
