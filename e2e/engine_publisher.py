@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine's KV event publisher, as vLLM has it: PUB with a sequence number, ROUTER for replay."""
+"""An engine's KV event publisher, as vLLM 0.32 has it (or its older releases): PUB with a sequence number, ROUTER for replay."""
 
 import threading
 import time
@@ -13,8 +13,8 @@ END = (-1).to_bytes(8, "big", signed=True)
 class Engine:
     """Publishes events until close(). Hashes are the caller's, blocks have `block_size` tokens."""
 
-    def __init__(self, block_size=4, replay=False, endpoint="tcp://127.0.0.1:*", rank=None):
-        self.block_size, self.rank, self.sequence, self.log = block_size, rank, 0, []
+    def __init__(self, block_size=4, replay=False, endpoint="tcp://127.0.0.1:*", rank=None, old=False):
+        self.block_size, self.rank, self.sequence, self.log, self.old = block_size, rank, 0, [], old
         self._context = zmq.Context()
         self._pub = self._context.socket(zmq.XPUB)
         self._pub.setsockopt(zmq.XPUB_VERBOSE, 1)
@@ -49,25 +49,33 @@ class Engine:
         self.sequence += 1
 
     def stored(self, hashes, tokens, parent=None, medium="GPU", **more):
-        self.publish(["BlockStored", hashes, parent, tokens, self.block_size, None, medium], **more)
+        self._tell("BlockStored", {"block_hashes": hashes, "parent_block_hash": parent, "token_ids": tokens,
+                                   "block_size": self.block_size, "lora_id": None, "medium": medium},
+                   {"lora_name": None, "extra_keys": [None] * len(hashes), "group_idx": 0,
+                    "kv_cache_spec_kind": "full_attention"}, **more)
 
     def removed(self, hashes, medium="GPU", **more):
-        self.publish(["BlockRemoved", hashes, medium], **more)
+        self._tell("BlockRemoved", {"block_hashes": hashes, "medium": medium}, {"group_idx": 0}, **more)
 
     def cleared(self, **more):
-        self.publish(["AllBlocksCleared"], **more)
+        self._tell("AllBlocksCleared", {}, {}, **more)
+
+    def _tell(self, kind, members, new, **more):
+        """Maps; of older releases arrays, without what is new."""
+        self.publish([kind, *members.values()] if self.old else {"type": kind, **members, **new}, **more)
 
     def _serve_replay(self):
         while not self._closing:
             if not self._router.poll(50):
                 continue
             peer, empty, start = self._router.recv_multipart()
+            head = [peer, empty] if self.old else [peer, empty, b""]  # the topic
             first = int.from_bytes(start, "big")
             self.replays.append(first)
             for sequence, payload in list(self.log):
                 if sequence >= first:
-                    self._router.send_multipart([peer, empty, sequence.to_bytes(8, "big"), payload])
-            self._router.send_multipart([peer, empty, END, b""])
+                    self._router.send_multipart([*head, sequence.to_bytes(8, "big"), payload])
+            self._router.send_multipart([*head, END, b""])
 
     def close(self):
         self._closing = True

@@ -136,8 +136,9 @@ def test_ranks_models_and_groups_are_apart(service, engines):
     assert service.scores(tokens(1), routing_group="a") == {"1": {"0": 4}}
 
 
-def test_what_was_missed_is_replayed(service):
-    with Engine(replay=True) as engine:
+@pytest.mark.parametrize("old", [False, True])
+def test_what_was_missed_is_replayed(service, old):
+    with Engine(replay=True, old=old) as engine:
         engine.stored([1], tokens(1))  # before anybody listened
         service.register(1, engine)
         until("what was before", lambda: service.scores(tokens(9)) == {"1": {"0": 4}})

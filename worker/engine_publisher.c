@@ -20,10 +20,10 @@ static void send_step(struct engine_publisher *p, struct str peer, uint64_t sequ
                       struct str batch)
 {
     AUTO(buf_done) struct buf number = BUF_NULL;
-    struct str frames[PARTS + 1] = {peer, STR_NULL, STR_NULL, batch};
+    struct str frames[PARTS + 2] = {peer, STR_NULL, STR_NULL, STR_NULL, batch}; /* with a topic */
 
     buf_put_u64be(&number, sequence);
-    frames[2] = buf_str(&number);
+    frames[3] = buf_str(&number);
     (void)zmq_link_send(p->router, frames, ARRAY_LEN(frames));
 }
 

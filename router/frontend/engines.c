@@ -131,6 +131,7 @@ static void hear(struct feed *fd, struct pool *p, const struct worker *w)
             .worker_id = w->id,
             .dp_rank = w->card->dp_start + h->n,
             .block_size = scheduler_block_size(p->scheduler),
+            .salts_first = true,
             .event = on_event,
             .filtered = on_filtered,
             .arg = fd,

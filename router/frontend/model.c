@@ -252,7 +252,7 @@ bool model_is_of_1(const struct model *m)
 
 struct str model_salt(const struct model *m, struct str salt)
 {
-    return model_is_of_1(m) ? salt : STR_NULL;
+    return m->is_stock || model_is_of_1(m) ? salt : STR_NULL;
 }
 
 struct model *model_ref(struct model *m)

@@ -40,6 +40,7 @@ struct pool *pool_new(struct loop *l, const struct served_model *found, uint32_t
     p->eagle = found->card->eagle;
     p->is_stock = found->is_stock;
     p->inhibit_ms = POOL_INHIBIT_MS;
+    p->salts_first = found->is_stock;
     p->seed = block_hash_seed(str_from(found->card->lora_name), STR_NULL);
     p->scheduler = scheduler_new(MAX(block_size, 1u), route);
     p->affinity = affinity_new(AFFINITY_SESSIONS_MAX);
@@ -138,14 +139,22 @@ size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *to
 {
     uint32_t block_size = scheduler_block_size(p->scheduler);
     uint64_t seed = p->seed + block_hash_seed(STR_NULL, salt) - BLOCK_HASH_SEED;
+    size_t n;
 
+    if (p->salts_first) {
+        n = block_hash_local_seeded(p->seed, tokens, n_tokens, block_size, ret_local);
+        if (n && salt.len)
+            (void)block_hash_local_seeded(seed, tokens, block_size, block_size, ret_local);
+        return n;
+    }
     return p->eagle ? block_hash_local_eagle_seeded(seed, tokens, n_tokens, block_size, ret_local)
                     : block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
 }
 
 bool pool_cuts_as(const struct pool *p, const struct pool *other)
 {
-    return p->eagle == other->eagle && p->seed == other->seed &&
+    return p->eagle == other->eagle && p->salts_first == other->salts_first &&
+           p->seed == other->seed &&
            scheduler_block_size(p->scheduler) == scheduler_block_size(other->scheduler);
 }
 

@@ -59,7 +59,9 @@ struct pool {
     bool is_stock;                      /* its workers are plain OpenAI servers */
     uint32_t sample[ENGINE_SAMPLE_MAX]; /* what one of those makes of ENGINE_SAMPLE */
     size_t n_sample;
-    bool eagle;    /* how its engines cut prompts into blocks, beside the block size */
+    bool
+        salts_first; /* a salt tells the first block of a prompt apart, as in vLLM; else every block */
+    bool eagle;      /* how its engines cut prompts into blocks, beside the block size */
     uint64_t seed; /* of their local hashes: an adapter's blocks are not the base model's */
     struct admission *admission;  /* NULL: everybody is routed at once */
     struct shared_cache *shared;  /* NULL: no cache is shared */

@@ -142,9 +142,31 @@ static void it_opens_with_enough_workers_and_stays_open(void **state)
     rig_done(&g);
 }
 
+/* Of a plain server's prompts the first block alone, of those of Dynamo's workers every one. */
+static void salts_tell_blocks_apart(void **state)
+{
+    static const uint32_t tokens[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
+                                      13, 14, 15, 16, 17, 18, 1,  2,  3,  4,  5,  6,
+                                      7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18};
+    uint64_t plain[2], salted[2];
+    struct rig g;
+
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        rig_init(&g, 1);
+        g.pool->salts_first = first;
+        assert_int_equal(pool_hash_local(g.pool, STR_NULL, tokens, ARRAY_LEN(tokens), plain), 2);
+        assert_int_equal(pool_hash_local(g.pool, STR("a"), tokens, ARRAY_LEN(tokens), salted), 2);
+        assert_true(plain[0] != salted[0]);
+        assert_int_equal(plain[1] == salted[1], first);
+        assert_int_equal(pool_hash_local(g.pool, STR("a"), tokens, 15, salted), 0);
+        rig_done(&g);
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(a_worker_that_failed_is_passed_over_for_a_while), T(discovery_ends_it),
                     T(it_is_asked_when_there_is_no_other),
-                    T(it_opens_with_enough_workers_and_stays_open));
+                    T(it_opens_with_enough_workers_and_stays_open), T(salts_tell_blocks_apart));
 }

@@ -83,6 +83,9 @@ static size_t take_blocks(struct engine_source *s, const struct engine_event *in
     }
     (void)block_hash_local_seeded(seed, in->tokens, n * s->conf.block_size, s->conf.block_size,
                                   s->hashes);
+    if (s->conf.salts_first && in->salt.len && n)
+        (void)block_hash_local_seeded(block_hash_seed(in->lora_name, in->salt), in->tokens,
+                                      s->conf.block_size, s->conf.block_size, s->hashes);
     for (size_t i = 0; i < n; i++)
         s->blocks[i] = (struct kv_block){in->hashes[i], s->hashes[i]};
     return n;

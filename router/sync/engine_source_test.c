@@ -16,6 +16,7 @@ struct engine {
     struct buf batches[BUFFER_MAX]; /* by sequence number */
     uint64_t n, first;              /* said so far; the oldest that is still kept */
     unsigned subscribers, questions;
+    bool is_old; /* its replays have no part for the topic: vLLM before 0.31 */
 };
 
 struct bench {
@@ -25,6 +26,7 @@ struct bench {
     struct engine_source *source;
     struct buf log; /* S<hash>, R<hash>, C and ids as they came */
     uint64_t next_id;
+    struct str salt; /* of its events; their tokens' hashes are to have it */
     unsigned filtered[N_KV_FILTERS];
 };
 
@@ -53,14 +55,17 @@ static void on_subscription(void *arg, const struct str *frames, size_t n)
         en->subscribers--;
 }
 
-static void send_numbered(struct zmq_link *z, struct str id, uint64_t sequence, struct str batch)
+static void send_numbered(const struct engine *en, struct str id, uint64_t sequence,
+                          struct str batch)
 {
     AUTO(buf_done) struct buf number = BUF_NULL;
-    struct str frames[4] = {id, STR_NULL, STR_NULL, batch};
+    struct str frames[5] = {id};
+    size_t n = en->is_old ? 2 : 3; /* an empty one, and the topic */
 
     buf_put_u64be(&number, sequence);
-    frames[2] = buf_str(&number);
-    (void)zmq_link_send(z, frames, 4);
+    frames[n++] = buf_str(&number);
+    frames[n++] = batch;
+    (void)zmq_link_send(en->router, frames, n);
 }
 
 static void on_question(void *arg, const struct str *frames, size_t n)
@@ -71,8 +76,8 @@ static void on_question(void *arg, const struct str *frames, size_t n)
     assert_int_equal(frames[1].len, 0);
     en->questions++;
     for (uint64_t i = MAX(load_u64be(frames[2].ptr), en->first); i < en->n; i++)
-        send_numbered(en->router, frames[0], i, buf_str(&en->batches[i]));
-    send_numbered(en->router, frames[0], UINT64_MAX, STR_NULL);
+        send_numbered(en, frames[0], i, buf_str(&en->batches[i]));
+    send_numbered(en, frames[0], UINT64_MAX, STR_NULL);
 }
 
 static void bind_one(struct bench *b, struct zmq_link **ret, enum zmq_kind kind, zmq_link_fn fn,
@@ -158,7 +163,9 @@ static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
     case KV_STORED:
         assert_int_equal(sent_ms, 1500);
         assert_int_equal(ev->n_blocks, 1);
-        assert_int_equal(block_hash_local(TOKENS, BLOCK_SIZE, BLOCK_SIZE, &local), 1);
+        assert_int_equal(block_hash_local_seeded(block_hash_seed(STR_NULL, b->salt), TOKENS,
+                                                 BLOCK_SIZE, BLOCK_SIZE, &local),
+                         1);
         assert_true(ev->blocks[0].tokens_hash == local);
         buf_printf(&b->log, "S%u ", (unsigned)ev->blocks[0].block_hash);
         break;
@@ -185,6 +192,7 @@ static void source_open(struct bench *b, bool replay)
                                             .worker_id = WORKER,
                                             .dp_rank = 0, /* batches say 2 */
                                             .block_size = BLOCK_SIZE,
+                                            .salts_first = b->salt.len > 0,
                                             .event = on_event,
                                             .filtered = on_filtered,
                                             .arg = b};
@@ -252,6 +260,35 @@ static void what_was_said_before_is_asked_for(void **state)
     say(&b->engine, 3, true);
     WAIT_LOG(b, "S1 S2 S3 ");
     assert_int_equal(engine_source_stats(b->source).replayed, 2);
+}
+
+/* Whose parts are one less. */
+static void an_older_engine_is_asked_too(void **state)
+{
+    struct bench *b = *state;
+
+    b->engine.is_old = true;
+    what_was_said_before_is_asked_for(state);
+}
+
+static void a_salt_tells_blocks_apart_where_it_is_wanted(void **state)
+{
+    struct bench *b = *state;
+    uint64_t hash = 7;
+    struct engine_event ev = stored(&hash);
+
+    b->salt = ev.salt = STR("salty");
+    source_open(b, false);
+    keep(&b->engine, &ev);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 ");
+    b->source = engine_source_free(b->source);
+    WAIT_UNTIL(b, b->engine.subscribers == 0);
+    b->salt = STR_NULL;
+    b->next_id = 0;
+    source_open(b, false);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 S7 ");
 }
 
 static void a_gap_is_filled_in_order(void **state)
@@ -357,7 +394,9 @@ static void what_does_not_fit_is_counted(void **state)
 int main(void)
 {
     return TEST_RUN(E(batches_become_events), E(what_was_said_before_is_asked_for),
-                    E(a_gap_is_filled_in_order), E(what_the_engine_forgot_is_lost),
-                    E(without_replay_a_gap_is_a_loss), E(a_new_engine_starts_empty),
-                    E(a_fall_of_the_number_is_a_restart), E(what_does_not_fit_is_counted));
+                    E(an_older_engine_is_asked_too),
+                    E(a_salt_tells_blocks_apart_where_it_is_wanted), E(a_gap_is_filled_in_order),
+                    E(what_the_engine_forgot_is_lost), E(without_replay_a_gap_is_a_loss),
+                    E(a_new_engine_starts_empty), E(a_fall_of_the_number_is_a_restart),
+                    E(what_does_not_fit_is_counted));
 }

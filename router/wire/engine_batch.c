@@ -122,6 +122,41 @@ static void opt_str_read(struct msgpack_reader *m, struct str *ret)
         str_read(m, ret);
 }
 
+/* Extra keys of a block: its adapter's name, pairs for images, the salt. None has a tag. */
+static void read_keys(struct msgpack_reader *m, const struct engine_event *ev, struct str *ret)
+{
+    bool named = ev->lora_name.len == 0; /* else the first text is that */
+    struct str text;
+    uint32_t n;
+
+    if (msgpack_read_nil(m) || !msgpack_read_array(m, &n))
+        return;
+    for (uint32_t i = 0; i < n && !m->error; i++) {
+        if (msgpack_peek(m) != MSGPACK_STR) {
+            (void)msgpack_skip(m);
+            continue;
+        }
+        str_read(m, &text);
+        if (named)
+            *ret = text;
+        named = true;
+    }
+}
+
+/* One entry for each block, of which the first may have a salt. */
+static void read_extra_keys(struct msgpack_reader *m, struct engine_event *ev)
+{
+    uint32_t n;
+
+    if (msgpack_read_nil(m) || !msgpack_read_array(m, &n))
+        return;
+    for (uint32_t i = 0; i < n && !m->error; i++)
+        if (i == 0 && msgpack_peek(m) == MSGPACK_ARRAY)
+            read_keys(m, ev, &ev->salt);
+        else
+            (void)msgpack_skip(m);
+}
+
 /* --- attention groups ----------------------------------------------------------------------------- */
 
 struct group {
@@ -188,6 +223,8 @@ static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struc
             ev->tier = read_medium(m);
         else if (str_is(name, "lora_name"))
             opt_str_read(m, &ev->lora_name);
+        else if (str_is(name, "extra_keys") && msgpack_peek(m) == MSGPACK_ARRAY)
+            read_extra_keys(m, ev);
         else if (!read_group(m, name, &g))
             (void)msgpack_skip(m);
     }
@@ -335,25 +372,58 @@ static void medium_put(struct buf *out, enum kv_tier tier)
     msgpack_put_cstr(out, words[tier]);
 }
 
+/* Its type and its blocks: what every event of blocks begins with. */
+static void blocks_put(struct buf *out, uint32_t n_members, const char *type,
+                       const struct engine_event *ev)
+{
+    msgpack_put_map(out, n_members);
+    msgpack_put_cstr(out, "type");
+    msgpack_put_cstr(out, type);
+    msgpack_put_cstr(out, "block_hashes");
+    hashes_put(out, ev);
+}
+
+static void tier_put(struct buf *out, const struct engine_event *ev)
+{
+    msgpack_put_cstr(out, "medium");
+    medium_put(out, ev->tier);
+    msgpack_put_cstr(out, "group_idx");
+    msgpack_put_u64(out, 0);
+}
+
 static void stored_put(struct buf *out, const struct engine_event *ev)
 {
-    msgpack_put_array(out, 8);
-    msgpack_put_cstr(out, "BlockStored");
-    hashes_put(out, ev);
+    blocks_put(out, 11, "BlockStored", ev);
+    msgpack_put_cstr(out, "parent_block_hash");
     if (ev->parent_hash.set)
         msgpack_put_u64(out, ev->parent_hash.v);
     else
         msgpack_put_nil(out);
+    msgpack_put_cstr(out, "token_ids");
     msgpack_put_array(out, (uint32_t)ev->n_tokens);
     for (size_t i = 0; i < ev->n_tokens; i++)
         msgpack_put_u64(out, ev->tokens[i]);
+    msgpack_put_cstr(out, "block_size");
     msgpack_put_u64(out, ev->block_size);
-    msgpack_put_nil(out); /* lora_id */
-    medium_put(out, ev->tier);
+    msgpack_put_cstr(out, "lora_id");
+    msgpack_put_nil(out);
+    msgpack_put_cstr(out, "lora_name");
     if (ev->lora_name.len)
         msgpack_put_str(out, ev->lora_name);
     else
         msgpack_put_nil(out);
+    msgpack_put_cstr(out, "extra_keys");
+    msgpack_put_array(out, (uint32_t)ev->n_hashes);
+    for (size_t i = 0; i < ev->n_hashes; i++)
+        if (i == 0 && ev->salt.len) {
+            msgpack_put_array(out, 1);
+            msgpack_put_str(out, ev->salt);
+        } else {
+            msgpack_put_nil(out);
+        }
+    msgpack_put_cstr(out, "kv_cache_spec_kind");
+    msgpack_put_cstr(out, "full_attention");
+    tier_put(out, ev);
 }
 
 void engine_event_put(struct buf *out, const struct engine_event *ev)
@@ -363,13 +433,12 @@ void engine_event_put(struct buf *out, const struct engine_event *ev)
         stored_put(out, ev);
         break;
     case KV_REMOVED:
-        msgpack_put_array(out, 3);
-        msgpack_put_cstr(out, "BlockRemoved");
-        hashes_put(out, ev);
-        medium_put(out, ev->tier);
+        blocks_put(out, 4, "BlockRemoved", ev);
+        tier_put(out, ev);
         break;
     case KV_CLEARED:
-        msgpack_put_array(out, 1);
+        msgpack_put_map(out, 1);
+        msgpack_put_cstr(out, "type");
         msgpack_put_cstr(out, "AllBlocksCleared");
         break;
     }

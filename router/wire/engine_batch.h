@@ -37,6 +37,8 @@ struct engine_event {
     size_t n_tokens;
     uint64_t block_size; /* stored */
     struct str lora_name;
+    struct str
+        salt; /* stored: of the first block, by vLLM's extra_keys; those behind it have none */
 };
 
 struct engine_batch {
@@ -68,7 +70,7 @@ typedef void (*engine_event_fn)(void *arg, const struct engine_batch *b,
 MUST_CHECK int engine_batch_decode(struct engine_reader *r, struct str payload, engine_event_fn fn,
                                    void *arg, struct engine_batch *ret, struct err *e);
 
-/* Writes a batch of @n_events, followed by them, then its end; arrays, as vLLM does. */
+/* Writes a batch of @n_events, followed by them, then its end, in the form of vLLM 0.31 and 0.32. */
 void engine_batch_begin_put(struct buf *out, double ts, uint32_t n_events);
 void engine_event_put(struct buf *out, const struct engine_event *ev);
 void engine_batch_end_put(struct buf *out, uint32_t dp_rank);
