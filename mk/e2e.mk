@@ -34,3 +34,9 @@ reference-venv:
 	    echo 'no ai-dynamo here: its tests are left out'
 	$(call say,VENV,mooncake)e2e/tools/mooncake-venv >/dev/null || echo 'no Mooncake here: its test is left out'
 e2e: reference-venv
+
+# Not of `make test`: minutes to start, gigabytes to load.
+.PHONY: e2e-vllm
+e2e-vllm: $(VENV_STAMP) all ## the real vLLM, on CPUs, behind our frontend (T=dynamo for ai-dynamo's worker of it only)
+	$(call say,VENV,vllm: the first time some 7 GB from the package index)e2e/tools/vllm-venv >/dev/null
+	$(Q)$(PYTEST) -q e2e/engines/test_$(T)*.py
