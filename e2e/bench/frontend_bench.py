@@ -9,7 +9,8 @@ One mocker process with four workers that answer at once (speed-up 1000, blocks 
 discovery, KV events over NATS; before it our frontend and ai-dynamo 1.6.1's, both in mode kv, theirs with
 its fastest tokenizer. A closed loop of keep-alive connections streams chat completions whose prompts all
 differ. Only the frontend's own CPU time counts, so that the client on the same cores does not matter. The
-two take turns; the best of three rounds is told. The time to first token that a frontend adds is its
+two take turns; the best of three rounds is told. So do ours with and without spans that go to a collector,
+of every request. The time to first token that a frontend adds is its
 median over that of a direct connection to a worker, one request at a time, by clients that acknowledge at
 once and by those that the kernel lets wait. One JSON object a line.
 """
@@ -29,6 +30,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import plane_caller  # noqa: E402
 from conftest import reference_python  # noqa: E402
+from otlp_collector import Collector  # noqa: E402
 from stack import CHAT, MODEL, MODEL_PATH, ROOT, Stack, until  # noqa: E402
 
 RELEASE = "1.6.1"
@@ -171,6 +173,30 @@ def direct_first_tokens(stack, tokens):
     return statistics.median(times[5:]) * 1e3
 
 
+def with_spans(stack, collector):
+    """Another of ours on the same workers, which exports the spans of every request."""
+    before = stack.front, stack.port
+    stack.frontend("--router-mode", "kv", OTEL_EXPORT_ENABLED="true",
+                   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{collector.grpc_port}")
+    made = Frontend(stack.front, stack.port)
+    stack.front, stack.port = before
+    until("it serves", lambda: asks(made), 60)
+    return made
+
+
+def spans_cost(stack, plain, prompts):
+    """CPU of a request whose spans go to a collector, beside one without; both in the same minute."""
+    collector = Collector()
+    try:
+        traced = with_spans(stack, collector)
+        pair = cpu_per_request([traced, plain], prompts, 100, 100, 500, 16)
+        tell("frontend.cpu_100_100_spans", "ms/request", pair[0], peer=f"without spans ({pair[1]:.4g})", ratio=round(pair[1] / pair[0], 3))
+        until("spans have come", lambda: collector.spans)
+        traced.process.stop()
+    finally:
+        collector.close()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, Stack(pathlib.Path(folder)) as stack:
         # The reference names a model by the path that it is given.
@@ -181,6 +207,7 @@ def main():
         prompts = Prompts(stack)
         short = cpu_per_request(pair, prompts, 100, 100, 500, 16)
         tell_pair("frontend.cpu_100_100", "ms/request", short)
+        spans_cost(stack, pair[0], prompts)
         tell_pair("frontend.cpu_4k_100", "ms/request", cpu_per_request(pair, prompts, 4000, 100, 200, 8))
         tell_pair("frontend.cpu_16k_10", "ms/request", cpu_per_request(pair, prompts, 16000, 10, 60, 4))
         long = cpu_per_request(pair[:1], prompts, 100, 1100, 50, 16)
