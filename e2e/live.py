@@ -16,6 +16,7 @@ import random
 import re
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -57,9 +58,11 @@ MADE = (COMPONENTS, RECORDS, DEPLOYMENTS, REPLICA_SETS, PODS, SERVICES, CONFIG_M
 
 # Seconds for what is promised to come at once, beside other work; whatever else would bring it about takes longer.
 SOON = 20
+# For what has to come at some time.
+PATIENCE = 120
 
 
-def eventually(holds, what, limit=120):
+def eventually(holds, what, limit=PATIENCE):
     """The first true value of holds(), asked again and again until the limit in seconds."""
     end = time.monotonic() + limit
     while not (value := holds()):
@@ -392,6 +395,34 @@ class Stream:
         if self.answer:
             self.answer.close()
         self.conn.close()
+
+
+class Lateness:
+    """How late a process is that does nothing but sleep, for the time of a `with`: so much the machine, which others use
+    too, adds to each step of whatever is waited for."""
+
+    STEP = 0.01
+    SLEEPER = ("import time\nwhile True:\n begun = time.monotonic()\n time.sleep({0})\n now = time.monotonic()\n"
+               " print(now, now - begun - {0}, flush=True)")
+
+    def __enter__(self):
+        self._late = []
+        self._sleeper = subprocess.Popen([sys.executable, "-c", self.SLEEPER.format(self.STEP)], stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self._hear, daemon=True).start()
+        return self
+
+    def _hear(self):
+        for line in self._sleeper.stdout:
+            self._late.append(tuple(map(float, line.split())))
+
+    def between(self, begin, end):
+        """Seconds that it was late by; of time.monotonic()."""
+        eventually(lambda: self._late and self._late[-1][0] >= end, "the sleeper")
+        return sum(late for at, late in self._late if begin <= at <= end + self.STEP)
+
+    def __exit__(self, *_):
+        self._sleeper.kill()
+        self._sleeper.wait()
 
 
 class Load:
