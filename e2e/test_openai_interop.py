@@ -522,6 +522,49 @@ def test_what_workers_of_1_x_are_told(rig):
             assert bodies[0] == bodies[1] != plain, (headers, more)
 
 
+def told_apart(body):
+    """What one of two sides is told, without what is drawn anew for each request or null."""
+    meeting = {k: v for k, v in (body.get("bootstrap_info") or {}).items() if k in ("bootstrap_host", "bootstrap_port")}
+    kinds = "routing", "router_config_override", "prefill_result", "stop_conditions", "token_ids", "annotations"
+    return without_null({**{k: body.get(k) or None for k in kinds}, "bootstrap_info": meeting or None})
+
+
+@pytest.mark.parametrize("mode", ["kv", "round-robin"])
+@pytest.mark.parametrize("meets", [True, False], ids=["bootstrap", "synchronous"])
+def test_what_both_sides_of_1_x_are_told(rig, mode, meets):
+    """Whose engines may have to find each other by it, or routers before them."""
+    mocker, kv = rig.stack.mocker(), rig.stack.kv
+    mocker.wait_log("worker registered")
+
+    def of_prefill(card):
+        card.update(model_type="Prefill", worker_type="prefill", needs=[["decode"]])
+        if meets:
+            card["runtime_config"]["disaggregated_endpoint"] = {"bootstrap_host": "127.0.0.1", "bootstrap_port": 9}
+    computed = {"token_ids": [300], "finish_reason": "length", "disaggregated_params": {"a": 1}}
+    prefill = FakeWorker(kv, lambda body: [computed], 0xbbb1, of_prefill, component="prefill")
+    decode = FakeWorker(kv, lambda body: [{"token_ids": [300], "text": "hi", "finish_reason": "stop"}], 0xaaa1,
+                        lambda card: card.update(worker_type="decode", needs=[["prefill"]]))
+    mocker.stop()
+    try:
+        flags = "--router-mode", mode, "--no-kv-events"
+        fronts = rig.reference(NEWEST, *flags), rig.ours(*flags)
+        for front in fronts:
+            asked = len(prefill.bodies)
+            until("both sides are known", lambda: front.answer() and len(prefill.bodies) > asked)
+        for more in ({}, {"nvext": {"agent_hints": {"priority": 3}}}, {"cache_salt": "s", "stream": True},
+                     {"nvext": {"prefill_worker_id": 0xbbb1, "decode_worker_id": 0xaaa1}}):
+            bodies = []
+            for front in fronts:
+                asked = len(prefill.bodies), len(decode.bodies)
+                front.answer(**more)
+                until("both were asked", lambda: (len(prefill.bodies), len(decode.bodies)) == (asked[0] + 1, asked[1] + 1))
+                bodies.append((told_apart(prefill.bodies[-1]), told_apart(decode.bodies[-1])))
+            assert bodies[0] == bodies[1], more
+    finally:
+        prefill.close()
+        decode.close()
+
+
 @pytest.mark.parametrize("more", [{"stop_token_ids": [302]}, {"stop": [302]}, {"stop_token_ids": [302], "min_tokens": 10},
                                   {"stop_token_ids": [302], "ignore_eos": True}, {"stop_token_ids": [301, 9]}])
 def test_ids_that_stop(rig, more):

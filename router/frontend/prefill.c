@@ -164,6 +164,16 @@ static void choose_room(struct prefill *p, const struct pool_worker *w)
              LOG_STR("router_mode", ROUTE_MODE_WORDS[p->decision.mode]));
 }
 
+/* A decode engine that meets one of several ranks has to ask for the prompt at the right one. */
+static void name_place(const struct prefill *p, bool rank, struct engine_routing *r)
+{
+    const struct worker_rank *at = &prefill_chosen(p)->worker;
+
+    r->prefill_worker_id = OPT_U64(at->worker_id);
+    if (rank && p->decision.mode == ROUTE_KV)
+        r->prefill_dp_rank = OPT_U64(at->dp_rank);
+}
+
 static const struct plane_handlers HANDLERS;
 
 static void send(struct prefill *p)
@@ -181,7 +191,7 @@ static void send(struct prefill *p)
     p->conf.fill(p->conf.arg, &rq);
     rq.stop.max_tokens = OPT_U64(1);
     rq.has_routing = true;
-    rq.routing.prefill_worker_id = OPT_U64(at->worker_id);
+    name_place(p, true, &rq.routing);
     if (p->decision.mode == ROUTE_KV)
         rq.routing.dp_rank = OPT_U64(at->dp_rank);
     if (p->host) {
@@ -383,10 +393,23 @@ void prefill_delivered(struct prefill *p)
 /* --- what it knows -----------------------------------------------------------------------------
  */
 
-void prefill_fill_decode(const struct prefill *p, struct engine_request *rq)
+/* A router between us and the worker shall choose as we do (router.md §5.1). */
+static void name_weights(struct engine_request *rq, bool of_1)
 {
     rq->has_override = true;
-    rq->overlap_score_weight = OPT_F64(0);
+    if (!of_1) {
+        rq->overlap_score_weight = OPT_F64(0);
+        return;
+    }
+    rq->overlap_score_credit = OPT_F64(0);
+    rq->assume_kv_reuse = rq->track_prefill_tokens = OPT_BOOL(false);
+}
+
+void prefill_fill_decode(const struct prefill *p, bool of_1, struct engine_request *rq)
+{
+    name_weights(rq, of_1);
+    rq->has_routing = true;
+    name_place(p, p->bootstrap.host.ptr && !p->result.len, &rq->routing);
     if (p->bootstrap.host.ptr && !p->result.len) {
         rq->has_bootstrap = true;
         rq->bootstrap = p->bootstrap;

@@ -71,8 +71,8 @@ enum prefill_state prefill_start(struct prefill *p);
 enum prefill_state prefill_state(const struct prefill *p);
 /* What FAILED, or an attempt before: a word for metrics and logs. */
 const char *prefill_reason(const struct prefill *p);
-/* AHEAD, READY: what the decode worker needs to know, and that overlap means nothing for it. */
-void prefill_fill_decode(const struct prefill *p, struct engine_request *rq);
+/* AHEAD, READY: what the decode worker, @of_1 or not, needs to know, and that overlap means nothing for it. */
+void prefill_fill_decode(const struct prefill *p, bool of_1, struct engine_request *rq);
 /* AHEAD, READY: the decode failed without a token, as if without its prompt. lost() and the rest. */
 void prefill_refused(struct prefill *p);
 void prefill_delivered(struct prefill *p);

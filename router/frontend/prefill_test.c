@@ -319,8 +319,11 @@ static void without_a_meeting_place_the_decode_waits_for_the_params(void **state
     assert_int_equal(asked_for->routing.dp_rank.v, at->dp_rank);
     assert_false(asked_for->has_bootstrap);
 
-    prefill_fill_decode(rig.prefill, &decode);
-    assert_true(decode.has_override && decode.overlap_score_weight.v == 0);
+    prefill_fill_decode(rig.prefill, false, &decode);
+    assert_true(decode.has_override && decode.overlap_score_weight.set);
+    assert_false(decode.overlap_score_credit.set);
+    assert_int_equal(decode.routing.prefill_worker_id.v, at->worker_id);
+    assert_true(decode.has_routing && !decode.routing.prefill_dp_rank.set);
     assert_false(decode.has_bootstrap);
     assert_true(str_is(decode.prefill_result_json,
                        "{\"disaggregated_params\":{\"kv_transfer_params\":{\"block\":1}},"
@@ -386,7 +389,11 @@ static void with_a_meeting_place_both_are_told_the_room(void **state)
     (void)state;
     rig_open(&rig, ROUTE_KV, BLOCK, true);
     assert_int_equal(start(&rig, 2), PREFILL_AHEAD);
-    prefill_fill_decode(rig.prefill, &decode);
+    prefill_fill_decode(rig.prefill, true, &decode);
+    assert_true(decode.routing.prefill_dp_rank.set && decode.routing.prefill_dp_rank.v == 0);
+    assert_true(decode.has_override && decode.overlap_score_credit.set);
+    assert_true(decode.assume_kv_reuse.set && !decode.assume_kv_reuse.v);
+    assert_true(decode.track_prefill_tokens.set && !decode.overlap_score_weight.set);
     assert_true(decode.has_bootstrap && str_is(decode.bootstrap.host, "192.0.2.1"));
     assert_int_equal(decode.bootstrap.port, 18501);
     assert_int_equal(decode.bootstrap.room % 2, 0); /* the pin names rank 0 of 2 */
@@ -406,10 +413,10 @@ static void a_prompt_that_will_not_come_ends_the_decode_that_waits(void **state)
     rig_open(&rig, ROUTE_ROUND_ROBIN, BLOCK, true);
     rig.fakes[0].script = BREAK;
     assert_int_equal(start(&rig, 0), PREFILL_AHEAD);
-    prefill_fill_decode(rig.prefill, &before);
+    prefill_fill_decode(rig.prefill, true, &before);
     LOOP_UNTIL(rig.loop, rig.seen[0]);
     assert_string_equal(rig.seen, "lg");
-    prefill_fill_decode(rig.prefill, &after);
+    prefill_fill_decode(rig.prefill, true, &after);
     assert_true(before.bootstrap.room != after.bootstrap.room);
     LOOP_UNTIL(rig.loop, prefill_state(rig.prefill) == PREFILL_READY);
     assert_string_equal(rig.seen, "lg");

@@ -573,8 +573,8 @@ static enum step_result step_route(struct request *rq)
     request_pin(rq, &q);
     if (rq->prefill) { /* the prompt comes to whoever decodes */
         q.overlap_weight = 0;
-        q.no_prefill_tokens =
-            scheduler_conf(rq->m->pool->scheduler)->policy != ROUTE_POLICY_DYNAMO; /* since 1.5 */
+        q.no_prefill_tokens = q.no_kv_reuse =
+            scheduler_conf(rq->m->pool->scheduler)->policy != ROUTE_POLICY_DYNAMO; /* since 1.x */
     }
     find_binding(rq, &q);
     r = pool_route(rq->m->pool, &q, request_avoid(rq, rq->m->pool), &rq->decision, &rq->booking);
@@ -675,7 +675,7 @@ void request_put_tokens(struct request *rq, struct buf *out)
         e.routing.dp_rank = OPT_U64(rq->decision.candidates[rq->decision.chosen].worker.dp_rank);
     }
     if (rq->prefill)
-        prefill_fill_decode(rq->prefill, &e);
+        prefill_fill_decode(rq->prefill, model_is_of_1(rq->m), &e);
     if (rq->bypasses)
         note_bypass(rq, &e);
     engine_request_put(out, &e);

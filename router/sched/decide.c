@@ -206,6 +206,8 @@ static void set_weights(struct policy_inputs *in, const struct route_conf *c,
     in->overlap_credit = c->overlap_credit;
     if (in->overlap_weight == 0 && (overridden || !scaled))
         in->overlap_credit = 0;
+    if (q->overlap_credit)
+        in->overlap_credit = *q->overlap_credit;
     in->credit_decay = c->credit_decay;
     in->host_weight = c->host_weight;
     in->disk_weight = c->disk_weight;

@@ -38,6 +38,7 @@ struct route_request {
     const struct route_taint *preferred;
     size_t n_preferred;
     double overlap_weight, temperature; /* per-request overrides, NAN = none */
+    const double *overlap_credit;       /* in place of the conf's; NULL = none */
     const uint32_t *to_compute;         /* tokens of isl, if the caller knows */
     bool no_prefill_tokens;             /* its prompt is computed elsewhere (disaggregation) */
     bool no_kv_reuse;                   /* its blocks are its own */

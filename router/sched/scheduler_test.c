@@ -175,6 +175,33 @@ static void a_weight_is_traced_with_the_digits_that_it_has(void **state)
     buf_done(&traced);
 }
 
+static void a_request_may_have_a_credit_of_its_own(void **state)
+{
+    AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
+    AUTO(route_decision_done) struct route_decision d = {0};
+    struct route_conf conf = ROUTE_CONF_KV;
+    const double credits[] = {0, 0.5, 1};
+    struct booking *b;
+    struct prompt p;
+
+    (void)state;
+    conf.policy = ROUTE_POLICY_DYNAMO_1;
+    scheduler_configure(s, &conf);
+    make_prompt(&p, 1, 10 * BS);
+    put(s, 1);
+    cache(s, 1, &p, 4);
+    p.q.query_only = true;
+    for (size_t i = 0; i < ARRAY_LEN(credits); i++) {
+        p.q.overlap_credit = &credits[i];
+        (void)route(s, &p, &d, &b);
+        assert_true(d.inputs.overlap_credit == credits[i]);
+        assert_true(d.scores[0].logit == 20 - 4 * credits[i]);
+    }
+    p.q.overlap_credit = NULL;
+    (void)route(s, &p, &d, &b);
+    assert_true(d.scores[0].logit == 16);
+}
+
 static void bookings_count_until_released_and_prefill_until_first_token(void **state)
 {
     AUTO(scheduler_free) struct scheduler *s = scheduler_new(BS, &ROUTE_CONF_KV);
@@ -748,6 +775,7 @@ int main(void)
         T(the_example_of_the_guide), T(shared_pages_count_behind_the_own),
         T(trace_lines_are_those_of_the_reference),
         T(a_weight_is_traced_with_the_digits_that_it_has),
+        T(a_request_may_have_a_credit_of_its_own),
         T(bookings_count_until_released_and_prefill_until_first_token),
         T(a_flip_of_mode_keeps_index_and_bookings),
         T(a_lost_worker_takes_nothing_of_others_with_it), T(exclusion_pins_and_empty_fleets),

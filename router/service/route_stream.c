@@ -125,23 +125,29 @@ static void trace_line(void *arg, struct str text)
 static struct route_request query(const struct route_stream *s)
 {
     const struct routed_request *in = &s->in;
+    bool no_credit = in->overlap_credit.set && in->overlap_credit.v == 0;
+    bool weighs = scheduler_conf(s->pool->scheduler)->policy == ROUTE_POLICY_DYNAMO; /* no credit */
 
-    return (struct route_request){.id = request_id(s),
-                                  .local = s->local,
-                                  .sequence = s->sequence,
-                                  .tracked = s->tracked,
-                                  .n_blocks = s->n_blocks,
-                                  .isl = (uint32_t)in->n_tokens,
-                                  .pinned = in->backend_instance_id.set,
-                                  .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
-                                  .exclude = s->failed,
-                                  .n_exclude = s->n_failed,
-                                  .matches = s->asked ? &s->matches : NULL,
-                                  .overlap_weight = or_nan(in->overlap_weight),
-                                  .temperature = or_nan(in->temperature),
-                                  .now_ns = clock_now_ns(),
-                                  .clock = clock_now_ns,
-                                  .random = random_u64()};
+    return (struct route_request){
+        .id = request_id(s),
+        .local = s->local,
+        .sequence = s->sequence,
+        .tracked = s->tracked,
+        .n_blocks = s->n_blocks,
+        .isl = (uint32_t)in->n_tokens,
+        .pinned = in->backend_instance_id.set,
+        .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
+        .exclude = s->failed,
+        .n_exclude = s->n_failed,
+        .matches = s->asked ? &s->matches : NULL,
+        .overlap_weight = weighs && no_credit ? 0 : or_nan(in->overlap_weight),
+        .overlap_credit = in->overlap_credit.set ? &in->overlap_credit.v : NULL,
+        .no_kv_reuse = in->assume_kv_reuse.set && !in->assume_kv_reuse.v,
+        .no_prefill_tokens = !weighs && in->track_prefill_tokens.set && !in->track_prefill_tokens.v,
+        .temperature = or_nan(in->temperature),
+        .now_ns = clock_now_ns(),
+        .clock = clock_now_ns,
+        .random = random_u64()};
 }
 
 static const struct shared_hits *ask_shared(const struct route_stream *s, struct shared_hits *ret)
@@ -344,13 +350,19 @@ static void retry(struct route_stream *s, const char *reason)
     send_on(s);
 }
 
-/* The worker has computed the prompt, and events of it must come; where the caller rules caches out it
- * was computed elsewhere. */
+/* By the weight of 0.9.0, or the credit of 1.x: the prompt was computed elsewhere. */
+static bool rules_caches_out(const struct routed_request *in)
+{
+    return (in->overlap_weight.set && in->overlap_weight.v == 0) ||
+           (in->overlap_credit.set && in->overlap_credit.v == 0);
+}
+
+/* The worker has computed the prompt, and events of it must come. */
 static void tell_computed(const struct route_stream *s)
 {
     const struct route_candidate *c = &s->decision.candidates[s->decision.chosen];
 
-    if (!s->in.overlap_weight.set || s->in.overlap_weight.v != 0)
+    if (!rules_caches_out(&s->in))
         scheduler_signal_prompt(s->pool->scheduler, c->worker, s->n_blocks, policy_held_blocks(c),
                                 clock_now_ns() / 1000000);
 }

@@ -28,6 +28,9 @@ static const struct field STOP[] = {
 static const struct field OVERRIDES[] = {
     {"overlap_score_weight", FIELD_F64, AT(overlap_weight)},
     {"router_temperature", FIELD_F64, AT(temperature)},
+    {"overlap_score_credit", FIELD_F64, AT(overlap_credit)},
+    {"assume_kv_reuse", FIELD_BOOL, AT(assume_kv_reuse)},
+    {"track_prefill_tokens", FIELD_BOOL, AT(track_prefill_tokens)},
 };
 
 /* What 0.9.0 fills in for callers that send token_ids alone. */

@@ -31,9 +31,11 @@ struct routed_request {
     struct opt_bool enable_local_updates;
     struct opt_bool include_shared;             /* of a question; unset = yes */
     struct opt_f64 overlap_weight, temperature; /* of `router_config_override` */
-    struct str routing;                         /* the object's text; empty when absent or null */
-    struct str stop_conditions;                 /* likewise */
-    struct opt_u64 max_tokens, min_tokens;      /* of them */
+    struct opt_f64 overlap_credit;              /* of 1.x, as the next two */
+    struct opt_bool assume_kv_reuse, track_prefill_tokens;
+    struct str routing;                    /* the object's text; empty when absent or null */
+    struct str stop_conditions;            /* likewise */
+    struct opt_u64 max_tokens, min_tokens; /* of them */
     /* Bound to one worker: by a grammar, whose state is in the engine, or by a prompt that was computed
      * elsewhere for it. */
     bool immovable;

@@ -38,6 +38,17 @@ static void test_reads_what_routing_needs(void **state)
     assert_true(rq.include_shared.set && !rq.include_shared.v);
     assert_true(parse(a, "{\"token_ids\":[1],\"include_shared\":0}", &rq) < 0);
 
+    assert_int_equal(
+        parse(a,
+              "{\"token_ids\":[1],\"router_config_override\":{\"overlap_score_credit\":0.0,"
+              "\"prefill_load_scale\":null,\"assume_kv_reuse\":false,"
+              "\"track_prefill_tokens\":false}}",
+              &rq),
+        0);
+    assert_true(rq.overlap_credit.set && rq.overlap_credit.v == 0);
+    assert_true(rq.assume_kv_reuse.set && !rq.assume_kv_reuse.v);
+    assert_true(rq.track_prefill_tokens.set && !rq.track_prefill_tokens.v);
+
     assert_int_equal(parse(a, "[1,2,3]", &rq), 0);
     assert_int_equal(rq.n_tokens, 3);
     assert_false(rq.include_shared.set);

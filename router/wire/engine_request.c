@@ -62,6 +62,12 @@ static const struct field override_fields[] = {
     {"overlap_score_weight", FIELD_F64, OVERRIDE(overlap_score_weight)},
     {"router_temperature", FIELD_F64, OVERRIDE(router_temperature)},
 };
+static const struct field override_fields_of_1[] = {
+    {"overlap_score_credit", FIELD_F64, OVERRIDE(overlap_score_credit)},
+    {"router_temperature", FIELD_F64, OVERRIDE(router_temperature)},
+    {"assume_kv_reuse", FIELD_BOOL, OVERRIDE(assume_kv_reuse)},
+    {"track_prefill_tokens", FIELD_BOOL, OVERRIDE(track_prefill_tokens)},
+};
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
@@ -127,6 +133,16 @@ static void options_put(struct json_put *j, const struct engine_request *rq)
     json_put_object_end(j);
 }
 
+static void override_put(struct json_put *j, const struct engine_request *rq)
+{
+    json_put_object(j);
+    if (rq->overlap_score_credit.set)
+        fields_put(j, override_fields_of_1, ARRAY_LEN(override_fields_of_1), rq, true);
+    else
+        fields_put(j, override_fields, ARRAY_LEN(override_fields), rq, false);
+    json_put_object_end(j);
+}
+
 /* An absent routing object is left out: workers call .get on it and trip over null. */
 static void routing_put(struct json_put *j, const struct engine_request *rq)
 {
@@ -147,9 +163,7 @@ static void routing_put(struct json_put *j, const struct engine_request *rq)
     }
     json_put_key(j, "router_config_override");
     if (rq->has_override) {
-        json_put_object(j);
-        fields_put(j, override_fields, ARRAY_LEN(override_fields), rq, false);
-        json_put_object_end(j);
+        override_put(j, rq);
     } else {
         json_put_null(j);
     }
@@ -332,6 +346,18 @@ static void routing_read(struct reading *rd, struct engine_routing *ret)
     }
 }
 
+static void override_read(struct reading *rd, struct engine_request *rq)
+{
+    struct str key;
+
+    if (!json_pull_object(&rd->p))
+        return;
+    while (json_pull_key(&rd->p, &key))
+        if (!fields_pull(&rd->p, key, override_fields, ARRAY_LEN(override_fields), rq) &&
+            !fields_pull(&rd->p, key, override_fields_of_1, ARRAY_LEN(override_fields_of_1), rq))
+            skip_pull(&rd->p);
+}
+
 static void bootstrap_read(struct reading *rd, struct engine_request *rq)
 {
     uint64_t port = 0;
@@ -381,7 +407,7 @@ static bool options_read(struct reading *rd, struct str key, struct engine_reque
         routing_read(rd, &rq->routing);
     } else if (str_is(key, "router_config_override")) {
         rq->has_override = is_object;
-        fields_read(rd, override_fields, ARRAY_LEN(override_fields), rq, NULL, NULL);
+        override_read(rd, rq);
     } else if (str_is(key, "router")) {
         rq->has_targets = is_object;
         fields_read(rd, target_fields, ARRAY_LEN(target_fields), &rq->targets, NULL, NULL);

@@ -85,6 +85,8 @@ struct engine_request {
     struct engine_routing routing;
     bool has_override; /* router_config_override; else null */
     struct opt_f64 overlap_score_weight, router_temperature;
+    struct opt_f64 overlap_score_credit; /* set: the override is one of 1.x, without the weight */
+    struct opt_bool assume_kv_reuse, track_prefill_tokens;
     bool has_targets; /* `router`, of 1.x */
     struct engine_targets targets;
     bool has_bootstrap;
