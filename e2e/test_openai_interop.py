@@ -305,6 +305,34 @@ def test_thoughts_asked_for(rig, parser, text):
         assert said(ours.answer(stream=True, **more)) == want, more
 
 
+NAMES = ("thinking", "enable_thinking", "thinking_mode", "reasoning_effort")
+SAYS_IT = [  # or does not
+    {}, {"thinking": None}, {"reasoning_effort": None}, {"chat_template_kwargs": {}}, {"chat_template_args": {"x": 1}},
+    *({"reasoning_effort": effort} for effort in ("high", "none")), *({"thinking": {"type": kind}} for kind in ("enabled", "disabled", "adaptive")),
+    *({"chat_template_args": {name: value}} for name in NAMES[:2] for value in (True, False, None, "zz")),
+    *({"chat_template_args": {"thinking_mode": value}} for value in ("enabled", "adaptive")), {"chat_template_args": {"reasoning_effort": "none"}},
+]
+
+
+@pytest.mark.parametrize("mode", ["enabled", "disabled", "Enabled", True])
+def test_thoughts_by_default(rig, monkeypatch, mode):
+    """What the deployment says counts where the request says nothing, in prompts and in answers."""
+    model = rig.stack.folder / "model"
+    shutil.copytree(stack.MODEL_PATH, model)
+    (model / "chat_template.jinja").write_text("".join(f"{{{{ {name} is defined }}}}{{{{ {name} }}}}|" for name in NAMES))
+    monkeypatch.setattr(stack, "MODEL_PATH", model)
+    rig.start(thoughts="deepseek_v3", change=lambda card: card["runtime_config"].update(runtime_data={"default_thinking_mode": mode}))
+    fronts = rig.reference(NEWEST), rig.ours()
+    rig.says(["a</think>b", ""])
+    for more in SAYS_IT:
+        answers = [front.answer(stream=True, nvext={"annotations": ["formatted_prompt"]}, **more) for front in fronts]
+        want, got = ((answer[0]["formatted_prompt"], said(answer)) for answer in answers)
+        assert got == want, more
+        if more == {}:
+            assert want[0] == {"enabled": "TrueTrue|TrueTrue|Trueenabled|False|",
+                               "disabled": "TrueFalse|TrueFalse|Truedisabled|False|"}.get(mode, "False|" * 4)
+
+
 OPENED = ["{}think>", "{}think> \t\n\n", "{}think>x", "{}think>\n\n</think>\n\n", ""]
 OPEN_ANSWERS = ["a</think>b", "a", " \na \n</think>\n\nb", "<think>a</think>b<think>c</think>d", "a<think>b</think>c", "</think>b"]
 

@@ -405,20 +405,27 @@ static void budget_read(struct model_card *c, struct str json)
         c->token_budget = limit;
 }
 
+/* Any other value says nothing. */
+static void thinking_read(struct model_card *c, struct str json)
+{
+    bool on = str_is(json, "\"enabled\"");
+
+    c->thinks = (struct opt_bool){.set = on || str_is(json, "\"disabled\""), .v = on};
+}
+
 static void runtime_data_read(struct reading *rd)
 {
     struct str key, json;
 
     if (json_pull_null(&rd->p) || !json_pull_object(&rd->p))
         return;
-    while (json_pull_key(&rd->p, &key)) {
-        bool is_budget = str_is(key, "token_budget");
-
-        if (!is_budget && !str_is(key, "sglang_hicache_mooncake"))
-            skip_pull(&rd->p);
-        else if (json_pull_skip(&rd->p, &json))
-            is_budget ? budget_read(rd->c, json) : hicache_read(rd->c, json);
-    }
+    while (json_pull_key(&rd->p, &key) && json_pull_skip(&rd->p, &json))
+        if (str_is(key, "sglang_hicache_mooncake"))
+            hicache_read(rd->c, json);
+        else if (str_is(key, "token_budget"))
+            budget_read(rd->c, json);
+        else if (str_is(key, "default_thinking_mode"))
+            thinking_read(rd->c, json);
 }
 
 struct runtime_numbers {

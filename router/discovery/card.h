@@ -15,6 +15,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/ref.h"
 #include "lib/base/str.h"
+#include "router/wire/optional.h"
 
 struct err;
 
@@ -73,7 +74,8 @@ struct model_card {
     bool eagle;   /* blocks are hashed with the token that follows (router.md §1.6) */
     bool is_of_1; /* it has keys of 1.x (wire.md §15.1) */
     char *tool_call_parser, *reasoning_parser;
-    char **taints; /* what requests may require or prefer of a worker */
+    struct opt_bool thinks; /* unless a chat says itself: runtime_data.default_thinking_mode */
+    char **taints;          /* what requests may require or prefer of a worker */
     size_t n_taints;
     char
         *lora_name; /* of an adapter's card, whose display_name it is, too; NULL = a base model's */

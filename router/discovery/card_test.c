@@ -313,9 +313,33 @@ static void test_tokenizers_of_a_folder(void **state)
     remove_tree(dir);
 }
 
+static void test_default_thinking(void **state)
+{
+    static const struct {
+        const char *json;
+        bool set, on;
+    } cases[] = {
+        {OF_RUNTIME("{\"default_thinking_mode\":\"enabled\"}"), true, true},
+        {OF_RUNTIME("{\"x\":1,\"default_thinking_mode\":\"disabled\"}"), true, false},
+        {OF_RUNTIME("{\"default_thinking_mode\":\"on\"}"), false, false},
+        {OF_RUNTIME("{\"default_thinking_mode\":true}"), false, false},
+        {OF_RUNTIME("{}"), false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(model_card_unref) struct model_card *c = NULL;
+        struct err e;
+
+        EXPECT_OK(model_card_parse(&c, str_from(cases[i].json), &e), &e);
+        assert_int_equal(c->thinks.set, cases[i].set);
+        assert_int_equal(c->thinks.v, cases[i].on);
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_sum), T(test_read), T(test_taints), T(test_hicache),
-                    T(test_token_budget), T(test_build_and_resolve),
+                    T(test_token_budget), T(test_default_thinking), T(test_build_and_resolve),
                     T(test_tokenizers_of_a_folder));
 }

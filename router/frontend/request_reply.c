@@ -165,11 +165,13 @@ static const struct reply_calls *calls_of(const struct request *rq)
     return reply_find_calls(rq->m->card->tool_call_parser);
 }
 
-/* As 1.6.1 reads it. An effort is among the template's arguments too, unless they say otherwise. */
+/* As 1.6.1 reads it. An effort is among the template's arguments, however the body says it. */
 static enum reply_asked asked_for_thoughts(const struct openai_request *in)
 {
     static const char *const keys[] = {"enable_thinking", "thinking"};
-    bool effort = in->reasoning_effort.len && !str_is(in->reasoning_effort, "none"), on;
+    const char *said = json_get_cstr(in->template_args, "reasoning_effort");
+    struct str name = said ? str_from(said) : in->reasoning_effort;
+    bool effort = name.len && !str_is(name, "none"), on;
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (json_get_bool(in->template_args, keys[i], &on))

@@ -112,7 +112,19 @@ static struct model *pick_set(struct serving *s, struct http_exchange *x,
                               http1_header_get(http_request(x), "x-dynamo-session-id"));
 }
 
-static bool find_model(struct serving *s, struct http_exchange *x, const struct openai_request *in,
+/* What the body alone could not tell. */
+static bool settle_by_model(const struct model *m, struct openai_request *in, struct api_error *e)
+{
+    if (in->api != API_CHAT || m->is_stock) /* plain OpenAI servers answer for themselves */
+        return true;
+    if (!openai_check_strictly(in, model_is_of_1(m), e))
+        return false;
+    if (model_is_of_1(m) && m->card->thinks.set)
+        openai_default_thinking(in, m->card->thinks.v);
+    return true;
+}
+
+static bool find_model(struct serving *s, struct http_exchange *x, struct openai_request *in,
                        struct model **ret, struct api_error *e)
 {
     struct model *m = pick_set(s, x, in);
@@ -135,9 +147,7 @@ static bool find_model(struct serving *s, struct http_exchange *x, const struct 
                    ? api_fail(e, 400, "model", "Model serves %s; use /v1/completions", m->why.text)
                    : api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
     *ret = m;
-    /* Plain OpenAI servers answer for themselves. */
-    return in->api == API_CHAT && !m->is_stock ? openai_check_strictly(in, model_is_of_1(m), e)
-                                               : true;
+    return settle_by_model(m, in, e);
 }
 
 /* Copies: the client may leave before the request does. */

@@ -108,6 +108,9 @@ MUST_CHECK bool openai_request_parse(enum api api, struct str body, struct arena
  * says: `thinking`, `enable_thinking`, `thinking_mode`, `reasoning_effort`, the first that is clear. @args: an
  * object, or NULL. */
 void openai_settle_thinking(struct json *args);
+/* Of a chat whose template's arguments say nothing of it, under none of these names: what the model's
+ * deployment says. */
+void openai_default_thinking(struct openai_request *r, bool on);
 /* Of a chat: members of messages, calls and tools that are not of their type in the eyes of 1.6.1 or,
  * unless @of_1, of 0.9.0, which knows fewer of them. False with @e filled. */
 MUST_CHECK bool openai_check_strictly(const struct openai_request *r, bool of_1,

@@ -92,6 +92,20 @@ void openai_settle_thinking(struct json *args)
     }
 }
 
+void openai_default_thinking(struct openai_request *r, bool on)
+{
+    static const char *const names[] = {"thinking", "enable_thinking", "thinking_mode",
+                                        "reasoning_effort"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (json_get(r->template_args, names[i]))
+            return;
+    if (!r->template_args)
+        r->template_args = json_new_object();
+    set_thinking(r->template_args, on);
+    set_mode(r->template_args, on);
+}
+
 /* What has a place of its own in the body, which only 1.x knows, goes before the template's arguments. */
 static void settle_thinking(struct openai_request *r)
 {

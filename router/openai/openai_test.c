@@ -50,6 +50,38 @@ static void thoughts_by_every_name(void **state)
     }
 }
 
+static void thoughts_by_default(void **state)
+{
+    static const struct {
+        const char *args, *want;
+    } cases[] = {
+        {"", "{\"thinking\":false,\"enable_thinking\":false,\"thinking_mode\":\"disabled\"}"},
+        {",\"chat_template_args\":{\"x\":1}", "{\"x\":1,\"thinking\":false,\"enable_thinking\":"
+                                              "false,\"thinking_mode\":\"disabled\"}"},
+        {",\"chat_template_args\":{\"thinking\":null}", "{\"thinking\":null}"},
+        {",\"thinking\":{\"type\":\"adaptive\"}", "{\"thinking_mode\":\"adaptive\"}"},
+        {",\"chat_template_args\":{\"enable_thinking\":true}", "{\"enable_thinking\":true}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(mem_free)
+        char *body =
+            xasprintf("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]%s}",
+                      cases[i].args);
+        AUTO(arena_free) struct arena *a = arena_new();
+        AUTO(buf_done) struct buf got = BUF_NULL;
+        struct openai_request r;
+        struct api_error e;
+
+        assert_true(openai_request_parse(API_CHAT, str_from(body), a, &r, &e));
+        openai_default_thinking(&r, false);
+        json_print(r.template_args, &got);
+        assert_string_equal(buf_cstr(&got), cases[i].want);
+        openai_request_done(&r);
+    }
+}
+
 static void a_full_chat_request(void **state)
 {
     AUTO(arena_free) struct arena *a = arena_new();
@@ -308,8 +340,8 @@ static void bodies_that_are_no_requests_are_told_apart(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(thoughts_by_every_name), T(a_full_chat_request), T(prompts_in_every_form),
-                    T(several_prompts_and_choices), T(what_only_newer_workers_know),
-                    T(bad_requests_are_told_what_is_wrong), T(json_has_several_types),
-                    T(bodies_that_are_no_requests_are_told_apart));
+    return TEST_RUN(T(thoughts_by_every_name), T(thoughts_by_default), T(a_full_chat_request),
+                    T(prompts_in_every_form), T(several_prompts_and_choices),
+                    T(what_only_newer_workers_know), T(bad_requests_are_told_what_is_wrong),
+                    T(json_has_several_types), T(bodies_that_are_no_requests_are_told_apart));
 }
