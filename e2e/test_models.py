@@ -139,6 +139,46 @@ def test_download_from_a_hub(stack, hub):
     assert stack.metric("commutator_model_files", model=REPOSITORY, kind="differs") == 0
 
 
+def test_the_cache_has_a_bound(stack):
+    """What came from the hub and nobody uses goes for what comes; what another process uses stays."""
+    disk = copy_model(stack.folder / "disk")
+    with open(disk / "tokenizer.json", "a") as tokenizer:
+        tokenizer.write(" " * 700_000)
+    hub = FakeHub(disk, "org/(?:one|two|three)")
+    env = {"HF_HOME": stack.folder / "hf", "HF_ENDPOINT": hub.url, "COMMUTATOR_MODEL_CACHE_MB": 1}
+    kept = lambda: sorted(path.name.removeprefix("models--org--") for path in (stack.folder / "hf/hub").glob("models--*"))
+
+    def distant(name):
+        folder = stack.folder / f"its-{name}"
+        shutil.copytree(disk, folder)
+        before = len(cards(stack))
+        worker = start_mocker(stack, folder, f"org/{name}")
+        until("its card is there", lambda: len(cards(stack)) > before)
+        shutil.rmtree(folder)
+        served(stack, f"org/{name}")
+        return worker
+
+    def leave(worker, name):
+        assert worker.stop() == 0
+        until("its model is not served any more", lambda: f"org/{name}" not in stack.models())
+    stack.frontend(**env)
+    leave(distant("one"), "one")
+    assert kept() == ["one"] and stack.metric("commutator_model_cache_evictions_total") == 0
+    two = distant("two")
+    assert kept() == ["two"] and stack.metric("commutator_model_cache_evictions_total") == 1
+    assert 700_000 < stack.metric("commutator_model_cache_bytes") <= 1 << 20
+    three = start_mocker(stack, "org/three", "org/three", **env)  # its own cache is the same folder
+    served(stack, "org/three")
+    assert kept() == ["three", "two"] and "above its bound" in three.log()
+    leave(two, "two")
+    one = start_mocker(stack, "org/one", "org/one", **env)
+    served(stack, "org/one")
+    assert kept() == ["one", "three"]
+    for worker in (one, three):
+        assert worker.stop() == 0
+    hub.close()
+
+
 @pytest.mark.parametrize("hub", [{"token": "hf_secret_word"}], indirect=True)
 def test_a_hub_that_wants_a_token(stack, hub):
     distant_worker(stack)

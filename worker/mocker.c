@@ -41,6 +41,7 @@ struct mocker {
     struct plane_server *plane;
     struct system_server *system;
     char *model_folder;
+    struct hub_hold *model_hold;  /* keeps it there */
     char *model_url;              /* NULL = others read the files from the folder */
     struct model_card *served;    /* whose files are served there */
     struct buf files[CARD_FILES]; /* of it */
@@ -169,9 +170,10 @@ static int find_model(struct mocker *m, struct err *e)
     const struct model_places places = {.hub_cache = c->hub_cache,
                                         .endpoint = c->hf_endpoint,
                                         .token = c->hf_token,
-                                        .offline = c->hf_offline};
+                                        .offline = c->hf_offline,
+                                        .kept_bytes = c->model_cache_mb << 20};
 
-    return model_folder_get(&places, c->model_path, &m->model_folder, e);
+    return model_folder_get(&places, c->model_path, &m->model_folder, &m->model_hold, e);
 }
 
 static void on_nats_state(void *arg, bool up)
@@ -597,6 +599,7 @@ struct mocker *mocker_free(struct mocker *m)
     model_card_unref(m->served);
     free(m->model_url);
     free(m->model_folder);
+    hub_hold_free(m->model_hold);
     free(m);
     return NULL;
 }

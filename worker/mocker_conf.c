@@ -138,6 +138,8 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "HF_ENDPOINT", NULL, CONF_STR, AT(hf_endpoint), NULL, 0, 0, NULL,
      "base URL of the model hub, or its mirror; unset = nothing is downloaded"},
     {NULL, NULL, "HF_TOKEN", NULL, CONF_STR, AT(hf_token), NULL, 0, 0, NULL, "token for it"},
+    {NULL, NULL, "COMMUTATOR_MODEL_CACHE_MB", NULL, CONF_U64, AT(model_cache_mb), "4096", 1, 1e9, NULL,
+     "of what is downloaded for models, at most so much stays on disk, in MB"},
     {NULL, NULL, "HF_HUB_OFFLINE", NULL, CONF_BOOL, AT(hf_offline), "false", 0, 0, NULL,
      "download nothing"},
     {NULL, NULL, "DYN_LOG", NULL, CONF_STR, AT(log_filter), NULL, 0, 0, NULL, "log filter"},

@@ -27,6 +27,7 @@ struct mocker_conf {
     char *model_path, *model_name, *endpoint_text, *extra_engine_args;
     char *hf_home, *hf_hub_cache, *hf_endpoint, *hf_token;
     bool hf_offline, self_host_metadata;
+    uint64_t model_cache_mb;
     uint64_t n_blocks, block_size, max_num_seqs, max_num_batched_tokens, dp_size, n_workers;
     uint64_t startup_ms, context_length, migration_limit, seed, waiting_max;
     bool prefix_caching, chunked_prefill, local_indexer, kv_events;

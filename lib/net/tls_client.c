@@ -54,13 +54,20 @@ static bool is_address(const char *name)
     return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
 }
 
+/* SSL_set_tlsext_host_name() without its cast, which clang does not like. It copies. */
+static bool set_name(SSL *ssl, const char *name)
+{
+    return SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                    (void *)(uintptr_t)name) == 1;
+}
+
 /* Addresses are not named in the greeting (RFC 6066, 3), and verified as such. */
 static bool expect(SSL *ssl, const char *name)
 {
     if (is_address(name))
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1;
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
+    return set_name(ssl, name) && SSL_set1_host(ssl, name) == 1;
 }
 
 struct tls_session *tls_client_session(struct tls_client *t, const char *ip)

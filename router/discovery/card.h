@@ -127,8 +127,12 @@ MUST_CHECK int model_card_build(struct model_card **ret, const struct model_card
 /* Local paths of a card's files; NULL where the card has none. */
 struct model_files {
     char *config, *tokenizer, *tokenizer_config, *chat_template, *generation_config;
-    unsigned n_fetched; /* had to be downloaded, or had been before */
-    unsigned n_differ;  /* are not those of the worker, by checksum */
+    unsigned n_fetched;    /* had to be downloaded, or had been before */
+    unsigned n_differ;     /* are not those of the worker, by checksum */
+    struct hub_hold *hold; /* keeps what came from a hub where it is; NULL = not needed */
+    bool has_room;         /* something came from a hub now, and then this is how much there is: */
+    unsigned n_evicted;    /* models that went for it */
+    uint64_t hub_bytes;
 };
 void model_files_done(struct model_files *f);
 DEFINE_CLEANUP_EMBEDDED(struct model_files, model_files_done)

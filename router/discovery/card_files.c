@@ -177,6 +177,7 @@ void model_files_done(struct model_files *f)
     free(f->tokenizer_config);
     free(f->chat_template);
     free(f->generation_config);
+    hub_hold_free(f->hold);
     *f = (struct model_files){0};
 }
 
@@ -192,6 +193,7 @@ struct search {
     const struct model_card *c;
     const struct model_places *places;
     const struct card_file *file;
+    struct model_files *all;
     const char *name; /* its last path segment */
     char *found;      /* the right one */
     char *similar;    /* the first of that name with another checksum */
@@ -264,8 +266,9 @@ static int fetch(struct search *s, struct err *e)
         s->fetched = r == 0;
         return r;
     }
-    r = model_hub_get(s->places, source_of(s->c), s->name, &path, e);
+    r = model_hub_get(s->places, source_of(s->c), s->name, &s->all->hold, &path, e);
     s->fetched = r == 0;
+    s->all->has_room = s->all->has_room || r == 0;
     if (r == 0)
         (void)consider(s, path);
     return r;
@@ -321,6 +324,15 @@ static int file_resolve(struct search *s, const struct model_bytes *given, size_
     return r;
 }
 
+static void make_room(const struct model_places *places, struct model_files *f)
+{
+    struct hub_room room;
+
+    model_hub_trim(places, &room);
+    f->n_evicted = room.evicted;
+    f->hub_bytes = room.bytes;
+}
+
 int model_files_resolve(const struct model_card *c, const struct model_places *places,
                         const struct model_bytes *given, size_t n_given, struct model_files *ret,
                         struct err *e)
@@ -337,13 +349,17 @@ int model_files_resolve(const struct model_card *c, const struct model_places *p
         {&c->gen_config, &f.generation_config},
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        struct search s = {.c = c, .places = places, .file = all[i].file};
-        int r = file_resolve(&s, given, n_given, &f, all[i].path, e);
+    int r = model_hub_hold(places, source_of(c), &f.hold, e);
 
-        if (r < 0)
-            return r;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(all); i++) {
+        struct search s = {.c = c, .places = places, .file = all[i].file, .all = &f};
+
+        r = file_resolve(&s, given, n_given, &f, all[i].path, e);
     }
+    if (r < 0)
+        return r;
+    if (f.has_room)
+        make_room(places, &f);
     *ret = f;
     f = (struct model_files){0};
     return 0;

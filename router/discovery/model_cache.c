@@ -358,7 +358,7 @@ static bool is_blob(const void *arg, const char *path)
 }
 
 static int hub_store(const struct model_places *p, const char *name, const char *file,
-                     const struct asked *q, char **ret_path, struct err *e)
+                     const struct asked *q, struct hub_hold **hold, char **ret_path, struct err *e)
 {
     AUTO(mem_free) char *folder = folder_of(name);
     AUTO(mem_free) char *repo = xasprintf("%s/%s", p->hub_cache, folder);
@@ -372,8 +372,11 @@ static int hub_store(const struct model_places *p, const char *name, const char 
     AUTO(mem_free) char *path = xasprintf("%s/%s", snapshot, file);
     AUTO(mem_free) char *target = xasprintf("../../blobs/%s", q->a.etag);
     const char *const folders[] = {blobs, refs, snapshot, locks};
-    int r = 0;
+    const struct hub_entry entry = {str_from(q->a.etag), str_from(q->a.commit), str_from(file)};
+    int r = *hold ? 0 : hub_hold_new(hold, p->hub_cache, folder, true, e);
 
+    if (r == 0)
+        r = hub_hold_add(*hold, &entry, access(blob, F_OK) == 0, e);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(folders); i++)
         r = model_folder_make(folders[i], e);
     if (r == 0)
@@ -398,8 +401,25 @@ static int hub_store(const struct model_places *p, const char *name, const char 
     return r;
 }
 
-int model_hub_get(const struct model_places *p, const char *name, const char *file, char **ret_path,
-                  struct err *e)
+int model_hub_hold(const struct model_places *p, const char *name, struct hub_hold **ret,
+                   struct err *e)
+{
+    AUTO(mem_free) char *folder = NULL;
+
+    *ret = NULL;
+    if (!p->hub_cache || !hub_name_is_valid(str_from(name)))
+        return 0;
+    folder = folder_of(name);
+    return hub_hold_new(ret, p->hub_cache, folder, false, e);
+}
+
+void model_hub_trim(const struct model_places *p, struct hub_room *ret)
+{
+    hub_ledger_trim(p->hub_cache, p->kept_bytes ? p->kept_bytes : KEPT_BYTES, ret);
+}
+
+int model_hub_get(const struct model_places *p, const char *name, const char *file,
+                  struct hub_hold **hold, char **ret_path, struct err *e)
 {
     AUTO(mem_free) char *url = NULL;
     struct asked q = {.url = NULL};
@@ -421,7 +441,7 @@ int model_hub_get(const struct model_places *p, const char *name, const char *fi
     url = xasprintf("%.*s/%s/resolve/main/%s", STR_ARG(endpoint), name, file);
     r = ask_hub(p, url, &q, e);
     if (r == 0)
-        r = hub_store(p, name, file, &q, ret_path, e);
+        r = hub_store(p, name, file, &q, hold, ret_path, e);
     free(q.url);
     return r;
 }
@@ -433,31 +453,48 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int model_folder_get(const struct model_places *p, const char *name, char **ret_dir, struct err *e)
+/* config.json of a repository that is downloaded, or is there. */
+static int folder_fetch(const struct model_places *p, const char *name, struct hub_hold **hold,
+                        char **ret_config, struct err *e)
 {
     static const char *const others[] = {"tokenizer.json", "tokenizer_config.json",
                                          "chat_template.jinja", "generation_config.json"};
+    struct hub_room room;
+    int r = model_hub_get(p, name, "config.json", hold, ret_config, e);
+
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(others); i++) {
+        AUTO(mem_free) char *path = NULL;
+
+        r = model_hub_get(p, name, others[i], hold, &path, e);
+        r = r == -ENOENT ? 0 : r; /* not every model has each */
+    }
+    if (r == 0)
+        model_hub_trim(p, &room);
+    return r;
+}
+
+int model_folder_get(const struct model_places *p, const char *name, char **ret_dir,
+                     struct hub_hold **ret_hold, struct err *e)
+{
+    AUTO(hub_hold_free) struct hub_hold *hold = NULL;
     AUTO(mem_free) char *config = NULL;
-    int r = 0;
+    int r;
 
     if (is_folder(name)) {
         *ret_dir = xstrdup(name);
+        *ret_hold = NULL;
         return 0;
     }
-    config = model_cache_find(p->hub_cache, name, "config.json", NULL);
-    if (!config) {
-        r = model_hub_get(p, name, "config.json", &config, e);
-        for (size_t i = 0; r == 0 && i < ARRAY_LEN(others); i++) {
-            AUTO(mem_free) char *path = NULL;
-
-            r = model_hub_get(p, name, others[i], &path, e);
-            r = r == -ENOENT ? 0 : r; /* not every model has each */
-        }
-    }
+    r = model_hub_hold(p, name, &hold, e);
+    if (r == 0)
+        config = model_cache_find(p->hub_cache, name, "config.json", NULL);
+    if (r == 0 && !config)
+        r = folder_fetch(p, name, &hold, &config, e);
     if (r < 0)
         return err_wrap(e, r, "model '%.200s' is no folder here, nor in the cache", name);
     *strrchr(config, '/') = '\0';
     *ret_dir = TAKE(config);
+    *ret_hold = TAKE(hold);
     return 0;
 }
 

@@ -258,6 +258,15 @@ static void test_find(void **state)
     assert_null(model_cache_find(NULL, "org/m", "config.json", NULL));
 }
 
+/* Without keeping it. */
+static int hub_get(const struct model_places *p, const char *name, const char *file, char **ret,
+                   struct err *e)
+{
+    AUTO(hub_hold_free) struct hub_hold *hold = NULL;
+
+    return model_hub_get(p, name, file, &hold, ret, e);
+}
+
 static void test_download(void **state)
 {
     AUTO(mem_free) char *path = NULL, *again = NULL, *found = NULL, *blob = NULL;
@@ -270,7 +279,7 @@ static void test_download(void **state)
     ssize_t n;
 
     (void)state;
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
     assert_non_null(strstr(path, "/models--org--m/snapshots/c0ffee/tokenizer.json"));
     n = readlink(path, to, sizeof(to) - 1);
@@ -284,7 +293,7 @@ static void test_download(void **state)
     assert_string_equal(buf_cstr(&text), "c0ffee");
     assert_int_equal(hub.gets, 1);
     /* What is there is not downloaded again, and is found without the hub. */
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &again, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &again, &e), &e);
     assert_string_equal(again, path);
     assert_int_equal(hub.gets, 1);
     found = model_cache_find(hub.root, "org/m", "tokenizer.json", hub.checksum);
@@ -301,7 +310,7 @@ static void test_resume(void **state)
     (void)state;
     hub.drops = 2;
     hub.errors = 1;
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
     assert_int_equal(hub.gets, 3);
     assert_int_equal(hub.ranges, 2); /* nothing that had come was asked for twice */
@@ -316,7 +325,7 @@ static void test_resume_after_restart(void **state)
     (void)state;
     part = xasprintf("models--org--m/blobs/%s.incomplete", hub.git);
     put_file(part, str_head(buf_str(&hub.file), 12345));
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
     assert_int_equal(hub.ranges, 1);
 }
@@ -332,7 +341,7 @@ static void test_bad_leftovers(void **state)
     (void)state;
     part = xasprintf("models--org--m/blobs/%s.incomplete", hub.git);
     put_file(part, STR("something else"));
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
 
     blob = in_root("models--org--m/blobs");
@@ -340,7 +349,7 @@ static void test_bad_leftovers(void **state)
     buf_put_str(&more, buf_str(&hub.file));
     buf_put_cstr(&more, "and more");
     put_file(part, buf_str(&more));
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &again, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &again, &e), &e);
     expect_content(again);
 }
 
@@ -353,7 +362,7 @@ static void test_range_ignored(void **state)
     (void)state;
     hub.drops = 1;
     hub.ignores_range = 1;
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
 }
 
@@ -365,13 +374,13 @@ static void test_wrong_bytes(void **state)
 
     (void)state;
     hub.wrong = 2;
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EBADMSG);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EBADMSG);
     assert_non_null(strstr(e.text, "checksum"));
     assert_null(path);
     part = xasprintf("%s/models--org--m/blobs/%s.incomplete", hub.root, hub.git);
     assert_int_not_equal(access(part, F_OK), 0);
     hub.wrong = 1; /* once may be the line's fault */
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
 }
 
@@ -383,32 +392,32 @@ static void test_refusals(void **state)
 
     (void)state;
     hub.closed = 1;
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EACCES);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EACCES);
     assert_non_null(strstr(e.text, "HF_TOKEN is not set"));
     p.token = "wrong-2";
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EACCES);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EACCES);
     assert_non_null(strstr(e.text, "HF_TOKEN gives no access"));
     assert_null(strstr(e.text, "wrong-2"));
     p.token = "secret-1";
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
-    assert_int_equal(model_hub_get(&p, "org/m", "other.json", &path, &e), -ENOENT);
-    assert_int_equal(model_hub_get(&p, "../m", "other.json", &path, &e), -ENOENT);
+    assert_int_equal(hub_get(&p, "org/m", "other.json", &path, &e), -ENOENT);
+    assert_int_equal(hub_get(&p, "../m", "other.json", &path, &e), -ENOENT);
 
     p.max_bytes = FILE_BYTES - 1;
     p.hub_cache = in_root("b");
     hub.no_etag = 1;
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EPROTO);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EPROTO);
     hub.no_etag = 0;
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EFBIG);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -EFBIG);
     free((char *)(uintptr_t)p.hub_cache);
     p = places();
     p.offline = true;
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -ENOENT);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -ENOENT);
     assert_non_null(strstr(e.text, "HF_HUB_OFFLINE"));
     p = places();
     p.endpoint = NULL;
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -ENOENT);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -ENOENT);
     assert_non_null(strstr(e.text, "HF_ENDPOINT"));
 }
 
@@ -424,13 +433,13 @@ static void test_redirects(void **state)
     hub.linked = 1;
     hub.closed = 1;
     hub.drops = 1;
-    EXPECT_OK(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
+    EXPECT_OK(hub_get(&p, "org/m", "tokenizer.json", &path, &e), &e);
     expect_content(path);
     assert_int_equal(hub.leaked, 0);
     assert_int_equal(hub.ranges, 1);
     hub.linked = 0;
     hub.renamed = 1;
-    EXPECT_OK(model_hub_get(&p, "old/m", "tokenizer.json", &renamed, &e), &e);
+    EXPECT_OK(hub_get(&p, "old/m", "tokenizer.json", &renamed, &e), &e);
     expect_content(renamed);
     assert_non_null(strstr(renamed, "models--old--m"));
 }
@@ -449,7 +458,7 @@ static void *get(void *arg)
     struct getter *g = arg;
     const struct model_places p = places();
 
-    g->r = model_hub_get(&p, "org/m", "tokenizer.json", &g->path, &g->e);
+    g->r = hub_get(&p, "org/m", "tokenizer.json", &g->path, &g->e);
     return NULL;
 }
 
@@ -492,7 +501,7 @@ static void test_stopped(void **state)
     lock = xasprintf("%s/.locks/models--org--m/%s.lock", hub.root, hub.git);
     fd = open(lock, O_RDWR);
     assert_int_equal(flock(fd, LOCK_EX), 0);
-    assert_int_equal(model_hub_get(&p, "org/m", "tokenizer.json", &path, &e), -ECANCELED);
+    assert_int_equal(hub_get(&p, "org/m", "tokenizer.json", &path, &e), -ECANCELED);
     assert_int_equal(hub.gets, 0);
     (void)close(fd);
 }

@@ -5,6 +5,7 @@
 
 #include "lib/base/json_tree.h"
 #include "lib/net/file.h"
+#include "router/discovery/hub_ledger.h"
 
 static int read_json(const char *path, struct json **ret, struct err *e)
 {
@@ -147,6 +148,10 @@ int model_text_load(struct model_text *ret, const struct model_card *card,
     count_ids(&t, &files);
     t.n_fetched = files.n_fetched;
     t.n_differ = files.n_differ;
+    t.hold = TAKE(files.hold);
+    t.has_room = files.has_room;
+    t.n_evicted = files.n_evicted;
+    t.hub_bytes = files.hub_bytes;
     *ret = t;
     t = (struct model_text){.tokenizer = NULL};
     return 0;
@@ -156,5 +161,6 @@ void model_text_done(struct model_text *t)
 {
     chat_free(t->chat);
     tokenizer_free(t->tokenizer);
+    hub_hold_free(t->hold);
     *t = (struct model_text){.tokenizer = NULL};
 }

@@ -26,7 +26,11 @@ struct model_text {
     size_t n_eos_ids;
     uint32_t
         vocabulary; /* one more than the largest id: the tokenizer's, or the config's vocab_size */
-    unsigned n_fetched, n_differ; /* as in model_files */
+    unsigned n_fetched, n_differ; /* as in model_files, and so are these */
+    struct hub_hold *hold;
+    bool has_room;
+    unsigned n_evicted;
+    uint64_t hub_bytes;
 };
 
 /*

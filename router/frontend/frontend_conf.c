@@ -493,6 +493,15 @@ static const struct conf_field FIELDS[] = {
      .min = 1,
      .max = 512,
      .help = "largest file that is downloaded for a model, in MB"},
+    {.env = "COMMUTATOR_MODEL_CACHE_MB",
+     .type = CONF_U64,
+     .offset = AT(model_cache_mb),
+     .initial = "4096",
+     .min = 1,
+     .max = 1e9,
+     .help =
+         "of what is downloaded for models from hubs, and of what workers serve, at most so much "
+         "stays on disk, in MB"},
     {.flag = "model-name", .type = CONF_STR, .offset = AT(model_name), .help = NULL},
     {.flag = "model-path", .type = CONF_STR, .offset = AT(model_path), .help = NULL},
 #define IDLE_WORD(i, name, variable)                                                               \

@@ -40,7 +40,7 @@ struct frontend_conf {
     char *model_root, *model_name, *model_path;
     char *hf_home, *hf_hub_cache, *hf_endpoint, *hf_token;
     bool hf_offline;
-    uint64_t model_file_mb;
+    uint64_t model_file_mb, model_cache_mb;
     int template_style; /* enum template_style */
     int answer_style;   /* enum answer_style */
     char *metrics_prefix;

@@ -94,6 +94,10 @@ static void take_loaded(struct model *m, struct load *l)
     m->vocabulary = l->text.vocabulary;
     m->n_fetched = l->text.n_fetched;
     m->n_differ = l->text.n_differ;
+    m->hold = TAKE(l->text.hold);
+    m->has_room = l->text.has_room;
+    m->n_evicted = l->text.n_evicted;
+    m->hub_bytes = l->text.hub_bytes;
     m->why = l->text.lacks;
     m->state = MODEL_READY;
     model_configure(m);
@@ -282,6 +286,7 @@ struct model *model_unref(struct model *m)
     chat_free(m->chat);
     prompt_cache_free(m->prompt_cache);
     tokenizer_free(m->tokenizer);
+    hub_hold_free(m->hold);
     free(m->eos_ids);
     model_card_unref(m->card);
     free(m->name);

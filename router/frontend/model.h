@@ -64,7 +64,11 @@ struct model {
     struct err why; /* of MODEL_FAILED, or what a model that is ready lacks; "" = nothing */
     struct timer *retry;
     unsigned failures;
-    unsigned n_fetched, n_differ; /* as in model_files */
+    unsigned n_fetched, n_differ; /* as in model_files, and so are these */
+    struct hub_hold *hold;
+    bool has_room;
+    unsigned n_evicted;
+    uint64_t hub_bytes;
     bool dropped;
     struct tokenizer *tokenizer;
     struct prompt_cache *prompt_cache; /* NULL = none */

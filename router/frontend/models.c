@@ -38,6 +38,7 @@ struct models *models_new(struct loop *l, struct serving *serving, const struct 
                                        .token = conf->hf_token,
                                        .offline = conf->hf_offline,
                                        .max_bytes = conf->model_file_mb << 20,
+                                       .kept_bytes = conf->model_cache_mb << 20,
                                        .stop = {side_pool_stopping, ms->side}};
     ms->coming = strmap_new();
     serving->models = strmap_new();

@@ -88,6 +88,13 @@ static void init_ours(struct serving_metrics *m)
                             "Files of a loaded model that were fetched, or that differ from the "
                             "worker's",
                             METRIC_GAUGE, (const char *const[]){"model", "kind", NULL});
+    m->cache_evictions = metric_plain(family(
+        m, "commutator_model_cache_", "evictions_total",
+        "Models that went from the hub's cache because it was at its bound", METRIC_COUNTER, NULL));
+    m->cache_bytes = metric_plain(family(m, "commutator_model_cache_", "bytes",
+                                         "What programs of this project have in the hub's cache, "
+                                         "as of the last download here",
+                                         METRIC_GAUGE, NULL));
     m->conf_generation = metric_plain(family(m, "commutator_routing_", "generation",
                                              "Generation of the routing configuration in force",
                                              METRIC_GAUGE, NULL));
@@ -188,6 +195,10 @@ void serving_metrics_load(struct serving_metrics *m, const struct model *model)
         return;
     metric_set(metric_with(m->model_files, model->label, "fetched"), model->n_fetched);
     metric_set(metric_with(m->model_files, model->label, "differs"), model->n_differ);
+    if (!model->has_room)
+        return;
+    metric_add(m->cache_evictions, model->n_evicted);
+    metric_set(m->cache_bytes, (double)model->hub_bytes);
 }
 
 struct model *serving_find_model(const struct serving *s, struct str name)

@@ -43,6 +43,7 @@ struct serving_metrics {
     struct admission_metrics admission;
     struct metric_family *loads;       /* {model,outcome} */
     struct metric_family *model_files; /* {model,kind} */
+    struct metric *cache_evictions, *cache_bytes;
     struct metric *conf_generation, *conf_changes, *conf_errors;
 };
 
