@@ -39,6 +39,7 @@ struct global_service {
     struct worker_records records[POOL_KINDS]; /* of the kinds that the file has */
     struct model_card *cards[POOL_KINDS];
     char *model_folder;
+    struct hub_hold *model_hold; /* keeps it there */
     struct system_server *system;
     bool registered;
     struct timer *linger, *deadline;
@@ -80,10 +81,11 @@ static int find_model(struct global_service *s, struct err *e)
     const struct model_places places = {.hub_cache = hub_cache,
                                         .endpoint = c->hf_endpoint,
                                         .token = c->hf_token,
-                                        .offline = c->hf_offline};
+                                        .offline = c->hf_offline,
+                                        .kept_bytes = c->model_cache_mb << 20};
 
     return model_folder_get(&places, c->model_path ? c->model_path : c->model_name,
-                            &s->model_folder, e);
+                            &s->model_folder, &s->model_hold, e);
 }
 
 static int build_card(struct global_service *s, size_t kind, struct err *e)
@@ -370,6 +372,7 @@ static void program_done(void *state)
     }
     pools_free(s->pools);
     free(s->model_folder);
+    hub_hold_free(s->model_hold);
     metric_registry_free(s->metrics);
 }
 
