@@ -58,9 +58,9 @@ def theirs(stack):
     other = type("Asked", (Stack,), {"__init__": lambda self: None})()
     other.port = port
 
-    def serves():
+    def serves():  # it lists a model a moment before it opens the route
         try:
-            return other.models() == [MODEL]
+            return other.models() == [MODEL] and other.request("POST", CHAT, other.body("Hello", max_tokens=1)).status == 200
         except OSError:
             return False
     until("it serves the model", serves)

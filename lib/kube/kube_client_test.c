@@ -52,18 +52,10 @@ static struct world *world_open(void)
         {.method = "DELETE", .path = "/*", .handle = on_request},
     };
     struct world *w = xcalloc(1, sizeof(*w));
-    struct http_server_conf conf = {.host = "127.0.0.1",
-                                    .connections_max = 8,
-                                    .head_bytes = 65536,
-                                    .body_bytes = 65536,
-                                    .idle_ms = 60000,
-                                    .routes = routes,
-                                    .n_routes = ARRAY_LEN(routes),
-                                    .arg = w};
     struct err e;
 
     EXPECT_OK(loop_new(&w->loop, &e), &e);
-    EXPECT_OK(http_server_start(&w->server, w->loop, &conf, &e), &e);
+    w->server = kube_test_server(w->loop, routes, ARRAY_LEN(routes), w);
     w->config = kube_test_config(http_server_port(w->server));
     EXPECT_OK(kube_client_new(&w->client, w->config, &e), &e);
     assert_int_equal(pthread_create(&w->thread, NULL, serve, w->loop), 0);

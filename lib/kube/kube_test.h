@@ -1,11 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kubeconfig in a temporary file that points at a plain HTTP server of the test's own.
+ * A plain HTTP server of the test's own, and a kubeconfig in a temporary file that points at it.
  */
 #pragma once
 
 #include "lib/base/test.h"
 #include "lib/kube/kube_config.h"
+#include "lib/net/http_server.h"
+
+/* Borrows @routes and @arg. */
+static inline __attribute__((unused)) struct http_server *
+kube_test_server(struct loop *l, const struct http_route *routes, size_t n, void *arg)
+{
+    const struct http_server_conf conf = {.host = "127.0.0.1",
+                                          .connections_max = 8,
+                                          .head_bytes = 65536,
+                                          .body_bytes = 65536,
+                                          .idle_ms = 60000,
+                                          .routes = routes,
+                                          .n_routes = n,
+                                          .arg = arg};
+    struct http_server *server = NULL;
+    struct err e;
+
+    EXPECT_OK(http_server_start(&server, l, &conf, &e), &e);
+    return server;
+}
 
 static inline __attribute__((unused)) struct kube_config *kube_test_config_text(const char *text)
 {

@@ -129,18 +129,10 @@ static struct world *world_open(void)
     static const struct http_route routes[] = {
         {.method = "GET", .path = "/api/v1/namespaces/ns/configmaps", .handle = on_request}};
     struct world *w = xcalloc(1, sizeof(*w));
-    struct http_server_conf conf = {.host = "127.0.0.1",
-                                    .connections_max = 8,
-                                    .head_bytes = 65536,
-                                    .body_bytes = 65536,
-                                    .idle_ms = 60000,
-                                    .routes = routes,
-                                    .n_routes = 1,
-                                    .arg = w};
     struct err e;
 
     EXPECT_OK(loop_new(&w->loop, &e), &e);
-    EXPECT_OK(http_server_start(&w->server, w->loop, &conf, &e), &e);
+    w->server = kube_test_server(w->loop, routes, ARRAY_LEN(routes), w);
     w->config = kube_test_config(http_server_port(w->server));
     EXPECT_OK(kube_watcher_new(&w->watcher, w->loop, w->config, &e), &e);
     w->pages[0] = LIST("10", ITEM("a", "1") "," ITEM("b", "2"));

@@ -254,16 +254,23 @@ static void keep_field(void *arg, struct str name, struct str value)
         buf_printf(&p->body, "%.*s=%.*s;", STR_ARG(name), STR_ARG(value));
 }
 
+/* With the server; the answer waits for the test. */
+static struct http_call_spec setup_later(struct probe *p)
+{
+    static char url[64];
+
+    setup();
+    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u/later", http_server_port(server));
+    return spec_for(p, "GET", url);
+}
+
 static void test_headers_of_the_answer(void **state)
 {
-    AUTO(mem_free) char *url = NULL;
     struct probe p = {0};
     struct http_call_spec spec;
 
     (void)state;
-    setup();
-    url = xasprintf("http://127.0.0.1:%u/later", http_server_port(server));
-    spec = spec_for(&p, "GET", url);
+    spec = setup_later(&p);
     spec.field = keep_field;
     (void)http_client_start(client, &spec);
     LOOP_UNTIL(loop, pending);
@@ -419,14 +426,11 @@ static void test_failures(void **state)
 
 static void test_time_limits(void **state)
 {
-    AUTO(mem_free) char *url = NULL;
     struct probe p = {0};
     struct http_call_spec spec;
 
     (void)state;
-    setup();
-    url = xasprintf("http://127.0.0.1:%u/later", http_server_port(server));
-    spec = spec_for(&p, "GET", url);
+    spec = setup_later(&p);
     spec.idle_ms = 1000; /* the server is to have the call by then */
     (void)http_client_start(client, &spec);
     LOOP_UNTIL(loop, p.dones);
@@ -445,15 +449,12 @@ static void test_time_limits(void **state)
 
 static void test_bytes_restart_the_idle_limit(void **state)
 {
-    AUTO(mem_free) char *url = NULL;
     struct probe p = {0};
     struct http_call_spec spec;
     uint64_t until_ns;
 
     (void)state;
-    setup();
-    url = xasprintf("http://127.0.0.1:%u/later", http_server_port(server));
-    spec = spec_for(&p, "GET", url);
+    spec = setup_later(&p);
     spec.idle_ms = 1500; /* longer than a busy machine forgets us for */
     (void)http_client_start(client, &spec);
     LOOP_UNTIL(loop, pending);

@@ -192,19 +192,11 @@ static void store_open(struct store *s)
         {.method = "POST", .path = "/*", .handle = on_write},
         {.method = "PUT", .path = "/*", .handle = on_write},
     };
-    const struct http_server_conf conf = {.host = "127.0.0.1",
-                                          .connections_max = 8,
-                                          .head_bytes = 65536,
-                                          .body_bytes = 65536,
-                                          .idle_ms = 60000,
-                                          .routes = routes,
-                                          .n_routes = ARRAY_LEN(routes),
-                                          .arg = s};
     struct err e;
 
     *s = (struct store){.lease = NULL};
     EXPECT_OK(loop_new(&s->loop, &e), &e);
-    EXPECT_OK(http_server_start(&s->server, s->loop, &conf, &e), &e);
+    s->server = kube_test_server(s->loop, routes, ARRAY_LEN(routes), s);
 }
 
 static void store_close(struct store *s)
