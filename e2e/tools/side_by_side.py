@@ -52,10 +52,15 @@ def pool(jobs=PROCESSORS):
     return concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or jobs))
 
 
-def in_order(commands, limit=None):
-    """The end of each command in the order given, as soon as it and those before it have ended."""
-    with pool() as workers:
-        yield from workers.map(lambda command: run_one(command, limit), commands)
+def in_order(commands, limit=None, jobs=PROCESSORS, soon=lambda command: 0):
+    """The end of each command in the order given, as soon as it and those before it have ended. They are begun in the order
+    of soon(), so that those that take long are not begun last."""
+    commands = list(commands)
+    with pool(jobs) as workers:
+        ends = {i: workers.submit(run_one, commands[i], limit)
+                for i in sorted(range(len(commands)), key=lambda i: soon(commands[i]))}
+        for i in range(len(commands)):
+            yield ends.pop(i).result()
 
 
 def as_they_end(chains, jobs):
