@@ -305,7 +305,7 @@ static void random_operations_match_sets(void **state)
     struct oracle *o = xcalloc(1, sizeof(*o));
 
     (void)state;
-    for (int step = 0; step < 100000; step++) {
+    for (int step = 0; step < TEST_STEPS(100000); step++) {
         uint32_t scores[WORKERS];
         uint64_t path[DEPTH];
 
