@@ -446,23 +446,24 @@ def loopback(argument):
 @pytest.mark.api
 @pytest.mark.parametrize("namespace, options", [("graphs", []), ("dynamo-system", ["--set", RESTRICTED[0]])],
                          ids=["cluster-wide", "restricted"])
-def test_rights_suffice(shared, tools, tmp_path, namespace, options):
+def test_rights_suffice(shared, bare, tmp_path, namespace, options):
     """Our operator as the chart's account, with the chart's arguments: nothing may be forbidden."""
     binary = program("dynamo-operator")
-    with api_server(tools) as kube, (tmp_path / "log").open("w+") as log:
-        kube.kubectl("create", "namespace", namespace)
-        install(kube, "dynamo-platform", PLATFORM, "dynamo-system", *options)
-        manager = kube.kubectl("get", "deployment", MANAGER, "-n", "dynamo-system", "-o", "json").stdout
+    bare.kubectl("create", "namespace", namespace, check=False)
+    install(bare, "dynamo-platform", PLATFORM, "dynamo-system", *options)
+    with (tmp_path / "log").open("w+") as log:
+        manager = bare.kubectl("get", "deployment", MANAGER, "-n", "dynamo-system", "-o", "json").stdout
         arguments = json.loads(manager)["spec"]["template"]["spec"]["containers"][0]["args"]
-        kubeconfig = as_account(kube, MANAGER, "dynamo-system", tmp_path / "kubeconfig")
+        kubeconfig = as_account(bare, MANAGER, "dynamo-system", tmp_path / "kubeconfig")
         with subprocess.Popen([binary, f"--kubeconfig={kubeconfig}", *map(loopback, arguments)],
                               stdout=log, stderr=log) as operator:
             try:
-                work(kube, shared, namespace)
+                work(bare, shared, namespace)
             finally:
                 operator.terminate()
         log.seek(0)
         text = log.read()
+    uninstall(bare, "dynamo-platform", "dynamo-system")
     assert "forbidden" not in text.lower() and operator.returncode == 0, text
 
 
