@@ -2,6 +2,7 @@
 """Sections `router` and `worker_selection` of --router-policy-config, beside the unmodified 1.6.1: its workers, the same file,
 the same prompts, the same choices."""
 
+import concurrent.futures
 import random
 import re
 import subprocess
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 
 from conftest import free_port, program, reference_python
-from stack import MODEL, MODEL_PATH, Stack, until
+from stack import COMPLETIONS, MODEL, MODEL_PATH, Stack, until
 from test_policy_interop import BLOCK, Front, own
 
 CHOSEN = re.compile(r"Selected worker\b.*?worker_id=(\d+)")
@@ -196,6 +197,82 @@ def test_each_stage_has_its_selector_as_in_1x(stack, tails):
     assert seen == set(decode) and len(decode) == 2
 
 
+PROGRAMS = """\
+request_classifier:
+  type: thunderagent
+  parameters: {buffer_per_program: 400000, scheduler_interval_seconds: 0.05}
+""" + selection("thunderagent")
+
+
+class Agents:
+    """Sessions at one frontend; each request of them is a thread."""
+
+    def __init__(self, front, pool, tails):
+        self.front, self.pool, self.tails = front, pool, tails
+
+    def sent_to(self, log):
+        return int(until("its choice is logged", lambda: CHOSEN.findall(self.front.process.log()[log:]))[-1])
+
+    def request(self, session, blocks, tokens, last):
+        headers = {"x-dynamo-session-id": session, **({"x-dynamo-session-final": "true"} if last else {})} if session else {}
+        answer = self.front.post(COMPLETIONS, {"model": MODEL, "prompt": own(next(self.tails), blocks * BLOCK), "stream": True,
+                                               "max_tokens": tokens, "ignore_eos": True}, headers)
+        assert answer.status == 200, answer.read()
+        answer.readline()
+        return answer
+
+    def begin(self, session):
+        """A request that goes on; the future of its answer."""
+        return self.pool.submit(self.request, session, 4, 30000, False)
+
+    def hold(self, session):
+        """(a request that goes on, its worker)"""
+        log = len(self.front.process.log())
+        return self.begin(session).result(), self.sent_to(log)
+
+    def ask(self, session=None, blocks=4, last=False):
+        """The worker of a request that ends."""
+        log = len(self.front.process.log())
+        self.request(session, blocks, 1, last).read()
+        return self.sent_to(log)
+
+
+def test_programs_are_let_in_as_in_1x(stack, tails):
+    """Two of them fill a worker; who waits goes on where somebody leaves."""
+    beside = Beside(stack, PROGRAMS)
+    first, second = beside.workers
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for front in beside.fronts:
+            agents = Agents(front, pool, tails)
+            # Those that act count for what they have: the fewest tokens are where the first is.
+            assert [agents.ask(session, blocks) for session, blocks in zip("abcd", (4, 8, 4, 4))] == [first, second] * 2
+            assert [agents.ask("d") for _ in range(2)] == [second] * 2
+            e, log = agents.begin("e"), len(front.process.log())
+            agents.ask()  # of no program: there is room
+            assert not e.done()
+            assert agents.ask("a", last=True) == first
+            e = e.result()
+            assert agents.sent_to(log) == first
+            b, at = agents.hold("b")
+            assert at == second
+            more = agents.begin("b")
+            agents.ask()
+            assert not more.done()
+            log = len(front.process.log())
+            b.close()  # the one that runs has ended
+            b = more.result()
+            assert agents.sent_to(log) == second
+            g = agents.begin("g")
+            agents.ask()
+            assert not g.done()
+            log = len(front.process.log())
+            assert agents.ask("d", last=True) == second
+            g = g.result()
+            assert agents.sent_to(log) == second
+            for answer in (b, e, g):
+                answer.close()
+
+
 def test_parameters_of_the_cost_function_win_and_the_rest_is_inherited_as_in_1x(stack, tails):
     beside = Beside(stack, selection("dynamo-default-cost-fn", overlap_score_credit=0.5, decode_active_request_weight=7),
                     "--router-prefill-load-scale", "3", "--router-kv-overlap-score-credit", "0.9",
@@ -268,6 +345,12 @@ INSTANCE = "  instances: [{name: a, type: dynamo-two-tier-cost-fn}]\n"
     (selection("thunderagent", pause_threshold=0.9), []),
     ("router: {overlap_score_credit: 1}\n", []),
     ("worker_selection:\n" + INSTANCE, ["--router-decode-policy", "nosuch"]),
+    ("request_classifier: {type: nosuch}\n", []),
+    ("request_classifier: {type: default}\n", []),
+    ("request_classifier: {type: thunderagent, parameters: 1}\n", []),
+    ("request_classifier: {type: thunderagent, parameters: {nosuch: 1}}\n", []),
+    ("request_classifier: {type: thunderagent, parameters: {pause_target: 0.96}}\n", []),
+    ("request_classifier: {type: thunderagent, parameters: {scheduler_interval_seconds: 0}}\n", []),
 ], ids=str)
 def test_what_1x_refuses_is_refused(stack, file, flags):
     path = stack.folder / "policy.yaml"
@@ -277,3 +360,13 @@ def test_what_1x_refuses_is_refused(stack, file, flags):
                     [reference_python("1.6.1"), "-m", "dynamo.frontend", "--discovery-backend", "mem", *words]):
         refused = subprocess.run([str(word) for word in command], capture_output=True, timeout=60, check=False)
         assert refused.returncode not in (0, None), refused.stderr[-500:]
+
+
+@pytest.mark.parametrize("service", ["route", "select"])
+def test_services_have_no_request_classifier(tmp_path, service):
+    """As those of 1.6.1."""
+    path = tmp_path / "policy.yaml"
+    path.write_text("request_classifier: {type: thunderagent}\n")
+    refused = subprocess.run([program("dynamo-router"), service, "--router-policy-config", str(path)], capture_output=True,
+                             text=True, timeout=60, check=False)
+    assert refused.returncode not in (0, None) and "request_classifier" in refused.stderr, refused.stderr

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from conftest import free_port, reference_python
-from stack import COMPLETIONS, MODEL, MODEL_PATH, Stack, until
+from stack import COMPLETIONS, MODEL, MODEL_PATH, PATIENCE, Stack, until
 
 BLOCK = 16
 WEIGHTS = ["--router-kv-overlap-score-credit", "0.8", "--router-kv-overlap-score-credit-decay", "0.5",
@@ -39,9 +39,9 @@ class Front:
     def __init__(self, process, port):
         self.process, self.port, self.held = process, port, []
 
-    def post(self, path, body):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+    def post(self, path, body, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json", **(headers or {})})
         return connection.getresponse()
 
     def ask(self, prompt, **more):

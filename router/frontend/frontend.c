@@ -114,6 +114,8 @@ static void adopt(struct frontend *f, struct pool *p)
 {
     p->inhibit_ms = f->conf->inhibit_ms;
     pool_admit(p, &f->serving.metrics.admission, f->serving.admission);
+    if (p->role != POOL_PREFILL)
+        pool_gate(p, f->serving.metrics.programs);
     replicas_add(f->replicas, p);
     if (p->is_stock) {
         engines_pool_added(f->engines, p);

@@ -144,7 +144,10 @@ int policy_file_apply_text(struct frontend_conf *c, struct str yaml, struct err 
     if (json_len(documents) != 1 || !json_is_object(file))
         return err_set(e, -EINVAL, "policy file: expected one mapping");
     r = apply_settings(c, json_get(file, "router"), e);
-    return r < 0 ? r : select_workers(c, json_get(file, "worker_selection"), e);
+    if (r == 0)
+        r = select_workers(c, json_get(file, "worker_selection"), e);
+    return r < 0 ? r
+                 : programs_conf_read(&c->route.programs, json_get(file, "request_classifier"), e);
 }
 
 int policy_file_apply(struct frontend_conf *c, struct err *e)
@@ -159,4 +162,15 @@ int policy_file_apply(struct frontend_conf *c, struct err *e)
     if (r == 0)
         r = policy_file_apply_text(c, buf_str(&text), e);
     return r < 0 ? err_wrap(e, r, "--router-policy-config %s", c->queue.file) : 0;
+}
+
+int policy_file_apply_to_service(struct frontend_conf *c, struct err *e)
+{
+    int r = policy_file_apply(c, e);
+
+    if (r == 0 && c->route.programs.on)
+        r = err_set(e, -EINVAL,
+                    "--router-policy-config %s: request_classifier: frontends alone have it",
+                    c->queue.file);
+    return r;
 }

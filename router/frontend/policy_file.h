@@ -7,6 +7,7 @@
  *       use_kv_events: false
  *       router_ttl_secs: 60      # … POLICY_SETTINGS in the source has all of them
  *     worker_selection: …        # router/sched/worker_selection.h
+ *     request_classifier: {type: thunderagent, parameters: …}  # router/sched/programs.h
  */
 #pragma once
 
@@ -20,5 +21,7 @@ struct frontend_conf;
  * and decode do.
  * -EINVAL with the place and what is wrong there, or why it cannot be read. */
 MUST_CHECK int policy_file_apply(struct frontend_conf *c, struct err *e);
-/* The same of a file's text. */
+/* The same for what is no frontend: a request_classifier is -EINVAL, as to the services of 1.6.1. */
+MUST_CHECK int policy_file_apply_to_service(struct frontend_conf *c, struct err *e);
+/* As the first, of a file's text. */
 MUST_CHECK int policy_file_apply_text(struct frontend_conf *c, struct str yaml, struct err *e);

@@ -6,6 +6,7 @@
 #include "lib/base/log.h"
 #include "router/kv/block_hash.h"
 #include "router/frontend/admission.h"
+#include "router/frontend/program_gate.h"
 #include "router/frontend/shared_cache.h"
 #include "router/sched/worker_selection.h"
 #include "router/sync/load_report.h"
@@ -76,6 +77,7 @@ struct pool *pool_unref(struct pool *p)
     map64_done(&p->workers);
     map64_done(&p->inhibited);
     admission_free(p->admission);
+    program_gate_free(p->programs);
     load_report_free(p->report);
     shared_cache_free(p->shared);
     scheduler_free(p->scheduler);
@@ -113,6 +115,29 @@ void pool_admit(struct pool *p, const struct admission_metrics *metrics,
                                  rules);
 }
 
+/* In other modes nothing is known of tokens. */
+static struct programs_conf programs_of(const struct pool *p)
+{
+    const struct route_conf *c = scheduler_conf(p->scheduler);
+    struct programs_conf programs = c->programs;
+
+    programs.on &= c->mode == ROUTE_KV;
+    return programs;
+}
+
+void pool_gate(struct pool *p, struct metric_family *programs)
+{
+    struct programs_conf conf = programs_of(p);
+
+    p->programs = program_gate_new(&(struct program_gate_conf){.loop = p->loop,
+                                                               .programs = programs,
+                                                               .model = p->model,
+                                                               .hold = hold_pool,
+                                                               .let_go = let_pool_go,
+                                                               .owner = p},
+                                   &conf);
+}
+
 void pool_configure(struct pool *p, const struct route_conf *route)
 {
     struct route_conf c = *route;
@@ -124,6 +149,11 @@ void pool_configure(struct pool *p, const struct route_conf *route)
         c.busy_decode_blocks = c.busy_prefill_tokens = c.busy_prefill_share = NAN;
     }
     scheduler_configure(p->scheduler, &c);
+    if (p->programs) {
+        struct programs_conf programs = programs_of(p);
+
+        program_gate_configure(p->programs, &programs);
+    }
     if (p->shared)
         shared_cache_switch(p->shared, route->shared_cache != SHARED_CACHE_NONE);
 }
@@ -192,6 +222,9 @@ void pool_put_worker(struct pool *p, const struct worker *w)
     (void)map64_remove(&p->inhibited, w->id, NULL);
     if (!scheduler_put_worker(p->scheduler, &info))
         log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
+    if (p->programs)
+        program_gate_put_worker(p->programs, w->id, card->dp_start, card->dp_size,
+                                card->total_kv_blocks * scheduler_block_size(p->scheduler));
     if (p->shared)
         shared_cache_put_worker(p->shared, w->id, &card->hicache);
     if (p->admission)
@@ -206,6 +239,8 @@ void pool_remove_worker(struct pool *p, uint64_t worker_id)
         worker_free((struct pool_worker *)(uintptr_t)worker);
     (void)map64_remove(&p->inhibited, worker_id, NULL);
     scheduler_remove_worker(p->scheduler, worker_id);
+    if (p->programs)
+        program_gate_remove_worker(p->programs, worker_id);
     if (p->shared)
         shared_cache_remove_worker(p->shared, worker_id);
     if (p->admission)

@@ -25,6 +25,8 @@
 struct admission;
 struct admission_metrics;
 struct admission_rules;
+struct metric_family;
+struct program_gate;
 
 enum pool_role { POOL_DECODE, POOL_PREFILL, POOL_ROLES };
 
@@ -63,17 +65,18 @@ struct pool {
         salts_first; /* a salt tells the first block of a prompt apart, as in vLLM; else every block */
     bool eagle;      /* how its engines cut prompts into blocks, beside the block size */
     uint64_t seed; /* of their local hashes: an adapter's blocks are not the base model's */
-    struct admission *admission;  /* NULL: everybody is routed at once */
-    struct shared_cache *shared;  /* NULL: no cache is shared */
-    struct load_report *report;   /* what others are told of it; NULL = nothing */
-    struct remote_index *remote;  /* where its index is kept; NULL = here */
-    struct router_series *series; /* what is measured of it, NULL until its first request */
-    struct map64 workers;         /* worker id -> struct pool_worker */
-    uint64_t inhibit_ms;          /* [POOL_INHIBIT_MS] */
-    struct map64 inhibited;       /* worker id -> until when (loop ms) it is passed over */
-    size_t min_workers;           /* it takes no request before so many have been there at once */
-    enum route_stage stage;       /* what is selected for it in a policy file */
-    bool opened;                  /* they have; it stays so when some of them leave */
+    struct admission *admission;   /* NULL: everybody is routed at once */
+    struct program_gate *programs; /* before it; NULL: nobody waits there */
+    struct shared_cache *shared;   /* NULL: no cache is shared */
+    struct load_report *report;    /* what others are told of it; NULL = nothing */
+    struct remote_index *remote;   /* where its index is kept; NULL = here */
+    struct router_series *series;  /* what is measured of it, NULL until its first request */
+    struct map64 workers;          /* worker id -> struct pool_worker */
+    uint64_t inhibit_ms;           /* [POOL_INHIBIT_MS] */
+    struct map64 inhibited;        /* worker id -> until when (loop ms) it is passed over */
+    size_t min_workers;            /* it takes no request before so many have been there at once */
+    enum route_stage stage;        /* what is selected for it in a policy file */
+    bool opened;                   /* they have; it stays so when some of them leave */
 };
 
 /* @block_size 0 = what the card says. */
@@ -82,6 +85,9 @@ struct pool *pool_new(struct loop *l, const struct served_model *found, uint32_t
 /* Gives it a queue; @metrics and @rules are borrowed. */
 void pool_admit(struct pool *p, const struct admission_metrics *metrics,
                 const struct admission_rules *rules);
+/* Gives it a gate for programs; the family is program_gate_metric(). Not for those that only prefill.
+ * Before its workers come. */
+void pool_gate(struct pool *p, struct metric_family *programs);
 /* Makes the cache that its workers may share known to it, where the configuration wants that;
  * @endpoint (may be NULL) goes before what their cards say. Before its workers come. */
 void pool_share_cache(struct pool *p, const char *endpoint);

@@ -47,6 +47,7 @@ static void request_free(struct request *rq)
 {
     timer_free(rq->pause);
     request_lookup_done(rq);
+    program_gate_leave(&rq->program, false);
     admission_leave(&rq->ticket);
     rq->prefill = prefill_free(rq->prefill);
     rq->stream = plane_stream_cancel(rq->stream);
@@ -173,6 +174,7 @@ static void tell_cached(const struct request *rq)
 void request_finish(struct request *rq)
 {
     end_booking(rq, true);
+    program_gate_leave(&rq->program, true);
     tell_cached(rq);
     request_note_end(rq, DECISION_FINISHED);
     count_outcome(rq, "");
@@ -340,7 +342,7 @@ static enum step_result step_check(struct request *rq)
     if (rq->in.api == API_EMBEDDINGS) { /* how long each may be, its engine knows */
         rq->isl_guess = MAX(rq->isl_guess, (size_t)1);
         measure_prompt(rq);
-        rq->step = STEP_admit;
+        rq->step = STEP_programs;
         return STEP_MORE;
     }
     if (rq->prompt.len == 0 && !rq->isl_guess) {
@@ -378,7 +380,7 @@ static enum step_result step_check(struct request *rq)
 
 static enum step_result step_lookup(struct request *rq)
 {
-    rq->step = rq->in.query_only && rq->s->route.mode == ROUTE_KV ? STEP_tell : STEP_admit;
+    rq->step = rq->in.query_only && rq->s->route.mode == ROUTE_KV ? STEP_tell : STEP_programs;
     return request_lookup_start(rq) ? STEP_WAIT : STEP_MORE;
 }
 
@@ -388,8 +390,7 @@ static bool heeds_pins(const struct request *rq)
     return rq->s->route.mode == ROUTE_KV || rq->s->route.mode == ROUTE_DIRECT;
 }
 
-/* --- admit -------------------------------------------------------------------------------------
- */
+/* --- programs, admit --- */
 
 static void refuse(struct request *rq, const char *reason, const char *text)
 {
@@ -400,6 +401,35 @@ static void refuse(struct request *rq, const char *reason, const char *text)
 static void admitted(void *arg)
 {
     run(arg);
+}
+
+/* A session is a program, and what names its worker waits for that one. */
+static enum step_result step_programs(struct request *rq)
+{
+    const struct http1_request *head = http_request(rq->x);
+    bool last = false;
+
+    rq->step = STEP_admit;
+    if (!rq->m->pool->programs)
+        return STEP_MORE;
+    (void)!str_parse_bool(http1_header_get(head, "x-dynamo-session-final"), &last);
+    rq->program = (struct program_waiter){
+        .ticket = {.isl_tokens = rq->prompt.len ? rq->prompt.len : rq->isl_guess,
+                   .is_last = last,
+                   .pinned = heeds_pins(rq) && rq->pinned,
+                   .pin = {rq->pin, rq->pin_rank}},
+        .go = admitted,
+        .arg = rq};
+    switch (program_gate_enter(rq->m->pool->programs, &rq->program,
+                               http1_header_get(head, "x-dynamo-session-id"))) {
+    case PROGRAMS_WAITS:
+        return STEP_WAIT;
+    case PROGRAMS_FULL:
+        refuse(rq, "program_limit", "Too many programs at once, please retry later");
+        return STEP_DONE;
+    default:
+        return STEP_MORE;
+    }
 }
 
 /* Prompts wait for those who compute them: prefill workers, where there are any. */
@@ -549,6 +579,10 @@ static void find_binding(const struct request *rq, struct route_request *q)
 
     q->bound =
         affinity_find(rq->m->pool->affinity, session_of(rq, q), ttl_ns, q->now_ns, &q->binding);
+    if (rq->program.ticket.in && rq->program.ticket.has_target) { /* before the session's own */
+        q->bound = q->yields = true;
+        q->binding = rq->program.ticket.target;
+    }
 }
 
 static void bind_session(struct request *rq, const struct route_request *q)
@@ -582,6 +616,7 @@ static enum step_result step_route(struct request *rq)
     if (r != 0)
         return request_route_failed(rq, r);
     bind_session(rq, &q);
+    programs_sent(&rq->program.ticket, rq->decision.candidates[rq->decision.chosen].worker);
     /* Who sets this books elsewhere: what is booked here, nobody would take back. */
     if (rq->in.enable_local_updates.set && !rq->in.enable_local_updates.v)
         rq->booking = booking_end(rq->booking, clock_now_ns(), false);

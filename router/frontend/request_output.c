@@ -290,6 +290,7 @@ static void note_tokens(struct request *rq, size_t n)
     }
     rq->t_last_ns = now_ns;
     rq->n_output += n;
+    rq->program.ticket.context_tokens += n;
     rq->usage.completion_tokens = rq->n_output;
     if (!rq->output_total)
         rq->output_total = metric_with(rq->s->metrics.output_total, rq->m->label);

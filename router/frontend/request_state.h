@@ -10,6 +10,7 @@
 #include "router/openai/chunk.h"
 #include "router/openai/dialect.h"
 #include "router/frontend/prefill.h"
+#include "router/frontend/program_gate.h"
 #include "router/frontend/request.h"
 #include "router/frontend/request_form.h"
 #include "router/frontend/request_lookup.h"
@@ -30,6 +31,7 @@ enum { REQUEST_ATTEMPTS = 4, TEXT_BYTES_MAX = 64 << 20 };
     X(check)    /* does it fit the context? */                                                     \
     X(lookup)   /* ask the router that keeps the index, where there is one */                      \
     X(tell)     /* only say who would be chosen */                                                 \
+    X(programs) /* wait until there is room for the program that it belongs to */                  \
     X(admit)    /* wait until there is room for it */                                              \
     X(prefill)  /* by a worker that does nothing else, when there are such */                      \
     X(route)    /* choose and book a worker */                                                     \
@@ -68,6 +70,7 @@ struct request {
     struct err tokenize_error;
 
     struct request_lookup lookup;
+    struct program_waiter program;
     struct admission_ticket ticket; /* of admit */
 
     /* prefill */
@@ -181,11 +184,9 @@ void request_note_loss(struct request *rq, bool early);
 void request_note_loss_over(struct request *rq, const char *outcome);
 /* Goes on at another worker. The stream has ended, or is cut now. */
 void request_migrate(struct request *rq, const char *reason);
-enum step_result request_tell(struct request *rq); /* request_tell.c: the step of that name */
-/* request_prefill.c: the step of that name; the next one is set. */
-enum step_result request_prefill(struct request *rq);
-/* request_note.c */
-/* Remembers and measures what became of @q in the pool that answers. */
+enum step_result request_tell(struct request *rq);    /* request_tell.c: the step of that name */
+enum step_result request_prefill(struct request *rq); /* request_prefill.c; sets the next step */
+/* request_note.c: remembers and measures what became of @q in the pool that answers. */
 void request_note_decision(struct request *rq, const struct route_request *q, int result);
 /* The attempt that rq->decision_seq stands for has ended; nothing happens the second time. */
 void request_note_end(struct request *rq, enum decision_end how);
@@ -195,6 +196,5 @@ void request_span_over(const struct request *rq, const char *outcome);
 extern const struct plane_handlers REQUEST_STREAM_HANDLERS;
 /* Measures and books @n tokens that have come. */
 void request_note_output(struct request *rq, size_t n);
-void request_flush(struct request *rq); /* sends rq->out to the client */
-/* Ends decoding and gives its memory back. */
-void request_output_done(struct request *rq);
+void request_flush(struct request *rq);       /* sends rq->out to the client */
+void request_output_done(struct request *rq); /* ends decoding, gives its memory back */

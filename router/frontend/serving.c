@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lib/base/digest.h"
+#include "router/frontend/program_gate.h"
 
 enum { BUCKETS_MAX = 32 };
 
@@ -156,6 +157,7 @@ void serving_metrics_init(struct serving_metrics *m, const char *prefix)
         m->card_gauges[i] =
             family(m, p, CARD_GAUGES[i].name, CARD_GAUGES[i].help, METRIC_GAUGE, by_model);
     admission_metrics_init(&m->admission, m->registry, prefix);
+    m->programs = program_gate_metric(m->registry);
     init_ours(m);
 }
 

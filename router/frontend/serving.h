@@ -41,6 +41,7 @@ struct serving_metrics {
     struct metric_family *overloads;         /* {model,reason} */
     struct metric_family *session_evictions; /* {model} */
     struct admission_metrics admission;
+    struct metric_family *programs;    /* {model, state} */
     struct metric_family *loads;       /* {model,outcome} */
     struct metric_family *model_files; /* {model,kind} */
     struct metric *cache_evictions, *cache_bytes;

@@ -163,7 +163,7 @@ static void keep_binding(struct scheduler *s, const struct route_request *q,
         if (worker_rank_eq(s->targets[s->eligible[i]].worker, q->binding))
             bound = s->eligible[i];
     if (bound == WORKER_SLOT_NONE &&
-        (s->conf.affinity_mode == AFFINITY_SOFT || !is_busy(d, q->binding)))
+        (s->conf.affinity_mode == AFFINITY_SOFT || q->yields || !is_busy(d, q->binding)))
         return;
     for (size_t i = 0; i < s->n_eligible; i++)
         if (s->eligible[i] != bound)

@@ -209,7 +209,8 @@ static bool has_profile(const struct json *v)
 {
     return json_get(v, "default_policy_family") || json_get(v, "uncached_isl_buckets") ||
            json_get(v, "policy_classes") ||
-           !(json_get(v, "models") || json_get(v, "router") || json_get(v, "worker_selection"));
+           !(json_get(v, "models") || json_get(v, "router") || json_get(v, "worker_selection") ||
+             json_get(v, "request_classifier"));
 }
 
 enum { MODEL_KEYS = 3 }; /* the first so many can be a model's */
@@ -224,6 +225,7 @@ static int read_profile(struct queue_profile *p, const struct json *v, enum rout
                                        "models",
                                        "router",
                                        "worker_selection",
+                                       "request_classifier",
                                        NULL};
     int r = policy_check_keys(v, keys, *in ? in : "policy file", e);
 

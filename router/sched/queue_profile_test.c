@@ -46,6 +46,9 @@ static void a_file_may_have_other_sections_alone(void **state)
     EXPECT_OK(
         queue_profiles_parse(&all, STR("router: {use_kv_events: true}\n"), ROUTE_QUEUE_FCFS, &e),
         &e);
+    EXPECT_OK(queue_profiles_parse(&all, STR("request_classifier: {type: thunderagent}\n"),
+                                   ROUTE_QUEUE_FCFS, &e),
+              &e);
     EXPECT_OK(queue_profiles_parse(&all, STR("worker_selection: {aggregated: default}\n"),
                                    ROUTE_QUEUE_FCFS, &e),
               &e);

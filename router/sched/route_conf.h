@@ -10,6 +10,7 @@
 #include "lib/base/str.h"
 
 #include "router/sched/bypass.h"
+#include "router/sched/programs.h"
 
 enum route_mode {
     ROUTE_ROUND_ROBIN,
@@ -108,6 +109,7 @@ struct route_conf {
     uint64_t affinity_ttl_s;    /* how long a session stays with its worker; 0 = not at all */
     int affinity_mode;          /* enum affinity_mode */
     struct bypass_conf bypass;  /* of prefill workers */
+    struct programs_conf programs;
     struct route_selector selectors[ROUTE_STAGES];
 };
 

@@ -31,6 +31,7 @@ struct route_request {
     struct worker_rank pin;
     bool bound; /* its session was sent to binding before: there again, if that is eligible */
     struct worker_rank binding;
+    bool yields;             /* it leaves that while it is busy, whatever the affinity mode is */
     const uint64_t *exclude; /* workers that just failed this request */
     size_t n_exclude;
     const struct str *required; /* taints without which a worker is not eligible */

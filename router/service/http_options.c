@@ -212,7 +212,7 @@ static int check_classes(const struct http_options *o, struct err *e)
 int select_options_derive(struct http_options *o, struct err *e)
 {
     struct route_conf *route = &o->base.route;
-    int r = policy_file_apply(&o->base, e);
+    int r = policy_file_apply_to_service(&o->base, e);
 
     if (r == 0)
         r = check_classes(o, e);

@@ -204,7 +204,7 @@ int route_options_derive(struct route_options *o, struct err *e)
 
     o->base.route.mode = ROUTE_KV;
     if (r == 0)
-        r = policy_file_apply(&o->base, e);
+        r = policy_file_apply_to_service(&o->base, e);
     worker_selection_apply(&o->base.route, ROUTE_AGGREGATED);
     if (r == 0)
         r = frontend_conf_settle_index(&o->base, e);
