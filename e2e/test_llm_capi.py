@@ -90,6 +90,45 @@ def test_only_the_interface_is_exported():
     assert re.search(r"SONAME.*\[libdynamo_llm_capi\.so\]", dynamic)
 
 
+CALLER = r"""
+#include <stdio.h>
+#include "router/epp/llm_capi.h"
+
+int main(void)
+{
+    const char *request = "{\"model\":\"example\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}";
+    RouterHandles *router = NULL;
+    CRoutingResult result;
+    query_router_result_t r = create_routers("dynamo", "backend", false, &router);
+
+    if (r == QUERY_ROUTER_OK)
+        r = route_decode_request(router, request, NULL, false, &result);
+    printf("%u %llu %zu\n", r, r ? 0 : (unsigned long long)result.decode_worker_id, r ? 0 : result.token_count);
+    if (r == QUERY_ROUTER_OK)
+        free_routing_result(&result);
+    destroy(router);
+    return 0;
+}
+"""
+
+
+def test_a_program_that_links_it_needs_no_library_of_ours(stack, tmp_path):
+    """Of the static one a program sees the same names, and what else it has to link is named beside it."""
+    static = LIBRARY.with_suffix(".a")
+    if not static.exists():
+        unavailable(f"no {static}; run: make capi")
+    listed = subprocess.run(["nm", "-g", "--defined-only", static], capture_output=True, text=True, check=True).stdout
+    assert {line.split()[-1] for line in listed.splitlines() if " " in line} == FUNCTIONS
+    (tmp_path / "caller.c").write_text(CALLER)
+    subprocess.run(["gcc", "-I", ROOT, "caller.c", static, *static.with_suffix(".libs").read_text().split(), "-o", "caller"],
+                   cwd=tmp_path, check=True)
+    stack.up("--router-mode", "kv", workers=1)
+    called = stack.start("caller", [tmp_path / "caller"], DYN_DISCOVERY_BACKEND="file")
+    assert called.end() == 0
+    code, worker, tokens = called.log().splitlines()[-1].split()
+    assert code == "0" and int(worker) in stack.instances() and int(tokens) > 0
+
+
 def test_chooses_as_a_frontend(stack):
     stack.up("--router-mode", "kv", workers=3)
     with picker_of(stack) as picker:
