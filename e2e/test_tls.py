@@ -293,6 +293,13 @@ def test_a_caller_that_is_not_known(plane):
         assert plane.request("POST", CHAT, plane.body("Hello")).status == 503
 
 
+@pytest.mark.parametrize("flags", [["--response-plane", "quic"], ["--tcp-tls-key-path", "x"]])
+def test_what_a_router_cannot_do_is_refused(tmp_path, flags):
+    with Stack(tmp_path, events=False) as stack:
+        router = stack.start("router", [program("dynamo-router"), "route", "--endpoint", "a.b.c", "--no-kv-events", *flags])
+        assert router.end() != 0 and re.search("tcp-tls-cert-path|response plane quic is not supported", router.log())
+
+
 def test_answers_over_quic(plane):
     """1.6.1's other response plane: who wants it is told at once that it is not to be had."""
     quic = plane.environment("frontend", serves=False, trusts=False, DYN_RESPONSE_PLANE="quic")

@@ -21,11 +21,11 @@ int planes_start(struct planes *p, struct loop *l, const struct route_options *o
                                        .root = o->http_root,
                                        .running_max = RUNNING_MAX,
                                        .tls = &c->plane_tls};
-    int r = 0;
+    int r = response_plane_check(c->response_plane, e);
 
     nats.state = nats_state;
     nats.arg = arg;
-    if (server.kind == PLANE_NATS)
+    if (r == 0 && server.kind == PLANE_NATS)
         r = nats_link_start(&p->nats, l, &nats, e);
     server.nats = p->nats;
     if (r == 0)
