@@ -197,13 +197,13 @@ static void decisions_that_count_it_ask(void **state)
     struct rig *g = *state;
     const struct route_conf counts = {
         .mode = ROUTE_KV, .shared_cache = SHARED_CACHE_HICACHE, .overlap_credit = 1};
-    struct route_conf not [4] = {counts, counts, counts, counts};
+    struct route_conf others[4] = {counts, counts, counts, counts};
     struct shared_hits h;
 
-    not [0].mode = ROUTE_RANDOM;
-    not [1].shared_cache = SHARED_CACHE_NONE;
-    not [2].overlap_credit = 0;
-    not [3].load_aware = true;
+    others[0].mode = ROUTE_RANDOM;
+    others[1].shared_cache = SHARED_CACHE_NONE;
+    others[2].overlap_credit = 0;
+    others[3].load_aware = true;
     shared_cache_switch(g->cache, true);
     assert_null(shared_cache_ask(g->cache, &counts, TOKENS, ARRAY_LEN(TOKENS), &h));
     assert_true(shared_cache_is_asked(g->cache, &counts)); /* though nothing is there */
@@ -211,8 +211,8 @@ static void decisions_that_count_it_ask(void **state)
     assert_ptr_equal(shared_cache_ask(g->cache, &counts, TOKENS, ARRAY_LEN(TOKENS), &h), &h);
     assert_null(shared_cache_ask(g->cache, &counts, NULL, 0, &h));
     assert_null(shared_cache_ask(NULL, &counts, TOKENS, ARRAY_LEN(TOKENS), &h));
-    for (size_t i = 0; i < ARRAY_LEN(not ); i++)
-        assert_null(shared_cache_ask(g->cache, &not [i], TOKENS, ARRAY_LEN(TOKENS), &h));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_null(shared_cache_ask(g->cache, &others[i], TOKENS, ARRAY_LEN(TOKENS), &h));
 }
 
 #define E(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
