@@ -81,6 +81,9 @@ REQUESTS = [
         (USER, (ASSISTANT, [use("1")]), (SAYS, [text("a"), result("1", content="r"), text("b"), text("c")])),
         (USER, (ASSISTANT, [text("a"), use("1"), text("b")]), (SAYS, [result("1", content="r")])),
         (USER, (ASSISTANT, [thought("a"), use("1"), thought("b"), use("2")]), USER),
+        *((USER, (ASSISTANT, said), USER) for said in (
+            [use("1"), thought("a"), use("2")], [use("1"), thought("a")], [thought("a"), text("y"), use("1")], [thought(""), use("1")],
+            [thought(""), use("1"), thought("b")], [thought("a"), thought("b"), use("1"), text("y")])),
         (USER, (ASSISTANT, [{"type": "server_tool_use", "id": "a", "name": "w", "input": {}}, text("y")]), USER),
         (USER, (ASSISTANT, [result("t", content="r")]), USER), ((SAYS, [thought("h"), use("t"), text("y")]),))),
 ]

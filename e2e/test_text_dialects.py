@@ -49,6 +49,9 @@ ASKED = [  # what is asked, whose chat the worker tells
         *({"messages": [USER], "tools": TOOLS[MESSAGES], "tool_choice": choice} for choice in (
             {"type": "auto"}, {"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "f"})))
 ]
+T, C = [{"type": "thinking", "thinking": word, "signature": "s"} for word in ("t", "u", "")], {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+ASKED += [(MESSAGES, {"messages": [USER, {"role": "assistant", "content": said}, *[{"role": "user", "content": [RESULT]}] * (C in said), USER]}) for said in (
+    [C, T[0]], [T[0], C], [T[0], C, C], [C, T[0], C], [T[0], T[1], C], [T[0], C, T[1]], [T[0], *parts("text", "w"), C], [T[2], C], [C, T[2], C, T[1]], [T[0], T[1]])]
 SAID = [  # what the worker says
     [chunk({**ROLE, "content": "he"}), chunk({"content": "llo"}), chunk({}, "stop")],
     [chunk({**ROLE, "content": "he"}), chunk({**ROLE, "content": "llo"}, "length"), {**chunk({}, usage=DETAILS), "choices": []}],

@@ -145,12 +145,12 @@ static bool add_use(struct json *message, const struct json *block, struct api_e
     return true;
 }
 
-/* Thoughts before each call, and behind the last: as one text, when there is but one. */
+/* Thoughts before each call, and behind the last: as one text, where nothing is called. */
 static void add_thoughts(struct json *message, const struct json *content)
 {
     struct json *parts = json_new_array();
     AUTO(buf_done) struct buf part = BUF_NULL;
-    size_t n = 0;
+    bool any = false;
 
     for (const struct json *b = json_first(content);; b = json_next(b)) {
         const char *thought =
@@ -162,16 +162,15 @@ static void add_thoughts(struct json *message, const struct json *content)
             buf_put_cstr(&part, thought);
         if (b && !is_call(b))
             continue;
-        n += part.len > 0;
+        any |= part.len > 0;
         (void)json_add(parts, json_new_str(buf_str(&part)));
         buf_clear(&part);
         if (!b)
             break;
     }
-    for (const struct json *p = json_first(parts); n == 1 && p; p = json_next(p))
-        if (*json_cstr(p))
-            (void)json_set_cstr(message, "reasoning_content", json_cstr(p));
-    if (n > 1)
+    if (any && json_len(parts) == 1)
+        (void)json_set_cstr(message, "reasoning_content", json_cstr(json_first(parts)));
+    else if (any)
         (void)json_set(message, "reasoning_content", TAKE(parts));
     json_free(parts);
 }

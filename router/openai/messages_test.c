@@ -40,6 +40,12 @@ static void requests_become_chats(void **state)
          "[{\"role\":\"assistant\",\"reasoning_content\":[\"a\",\"b\",\"\"],\"tool_calls\":[" CALL(
              "1") "," CALL("2") "]}]",
          9},
+        {"\"messages\":[" BLOCKS("assistant", USE("1") "," THOUGHT("a")) "]",
+         "[{\"role\":\"assistant\",\"reasoning_content\":[\"\",\"a\"],\"tool_calls\":[" CALL(
+             "1") "]}]",
+         6},
+        {"\"messages\":[" BLOCKS("assistant", THOUGHT("") "," USE("1")) "]",
+         "[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1") "]}]", 5},
         {"\"messages\":[" BLOCKS(
              "user", TEXT("a") ",{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"content\":"
                                "[" TEXT("r") "," TEXT("s") "]}," TEXT("b") "," TEXT("c")) "]",
