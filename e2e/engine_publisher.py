@@ -54,6 +54,11 @@ class Engine:
                    {"lora_name": None, "extra_keys": [None] * len(hashes), "group_idx": 0,
                     "kv_cache_spec_kind": "full_attention"}, **more)
 
+    def salted(self, hashes, tokens, **how):
+        """A prompt with a salt, told in one of the ways that engines have."""
+        self.publish({"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": None, "token_ids": tokens,
+                      "block_size": self.block_size, "lora_id": None, "medium": "GPU", **how})
+
     def removed(self, hashes, medium="GPU", **more):
         self._tell("BlockRemoved", {"block_hashes": hashes, "medium": medium}, {"group_idx": 0}, **more)
 

@@ -314,6 +314,25 @@ LOWER_TIERS = ("CPU", "CPU", "CPU", "DISK", "DISK", "EXTERNAL")
 SHARED = 3
 
 
+# What of an event says a salt: SGLang 0.5.23, vLLM under ai-dynamo, vLLM 0.32; and whether it is taken for one.
+SALTS = [({"cache_salt": "a"}, True), ({"extra_keys": [["dynamo-cache-salt:a"], None]}, True), ({"extra_keys": [["a"], None]}, False)]
+
+
+def test_salts_of_events(service, reference):
+    """Blocks of salted prompts are found with that salt alone, as by the reference."""
+    with Engine() as engine:
+        for who in (service, reference):
+            who.register(1, engine)
+        for number, (how, _) in enumerate(SALTS):
+            engine.salted([2 * number + 1, 2 * number + 2], tokens(2, 1000 * number), **how)
+        engine.stored([99], tokens(1, 9000))
+        for who in (service, reference):
+            until("all is applied", lambda: who.scores(tokens(1, 9000)))
+            for number, (_, salted) in enumerate(SALTS):
+                plain, with_salt = (who.scores(tokens(2, 1000 * number), **salt) for salt in ({}, {"cache_salt": "a"}))
+                assert (with_salt if salted else plain) == {"1": {"0": 2 * BLOCK}} and not (plain if salted else with_salt)
+
+
 def test_the_reference_finds_the_same_on_slower_tiers(service, reference):
     """Blocks come to and leave slower tiers in any order, parents unknown included, and the device as engines do it;
     after each few events all prompts are asked. Now and then a rank is cleared."""

@@ -74,7 +74,8 @@ static void give_cleared(struct engine_source *s)
 static size_t take_blocks(struct engine_source *s, const struct engine_event *in)
 {
     size_t n = MIN(in->n_hashes, in->n_tokens / s->conf.block_size);
-    uint64_t seed = block_hash_seed(in->lora_name, STR_NULL);
+    struct str first = in->first_salt.len ? in->first_salt : in->salt;
+    uint64_t seed = block_hash_seed(in->lora_name, s->conf.salts_first ? STR_NULL : in->salt);
 
     if (n > s->cap) {
         s->cap = n;
@@ -83,8 +84,8 @@ static size_t take_blocks(struct engine_source *s, const struct engine_event *in
     }
     (void)block_hash_local_seeded(seed, in->tokens, n * s->conf.block_size, s->conf.block_size,
                                   s->hashes);
-    if (s->conf.salts_first && in->salt.len && n)
-        (void)block_hash_local_seeded(block_hash_seed(in->lora_name, in->salt), in->tokens,
+    if (s->conf.salts_first && first.len && !in->parent_hash.set && n)
+        (void)block_hash_local_seeded(block_hash_seed(in->lora_name, first), in->tokens,
                                       s->conf.block_size, s->conf.block_size, s->hashes);
     for (size_t i = 0; i < n; i++)
         s->blocks[i] = (struct kv_block){in->hashes[i], s->hashes[i]};

@@ -277,7 +277,7 @@ static void a_salt_tells_blocks_apart_where_it_is_wanted(void **state)
     uint64_t hash = 7;
     struct engine_event ev = stored(&hash);
 
-    b->salt = ev.salt = STR("salty");
+    b->salt = ev.first_salt = STR("salty");
     source_open(b, false);
     keep(&b->engine, &ev);
     publish_last(&b->engine);

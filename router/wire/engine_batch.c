@@ -122,9 +122,11 @@ static void opt_str_read(struct msgpack_reader *m, struct str *ret)
         str_read(m, ret);
 }
 
-/* Extra keys of a block: its adapter's name, pairs for images, the salt. None has a tag. */
-static void read_keys(struct msgpack_reader *m, const struct engine_event *ev, struct str *ret)
+/* Extra keys of a block: its adapter's name, pairs for images, the salt. None has a tag, but for salts
+ * that ai-dynamo's worker gives vLLM. */
+static void read_keys(struct msgpack_reader *m, struct engine_event *ev)
 {
+    static const char tag[] = "dynamo-cache-salt:";
     bool named = ev->lora_name.len == 0; /* else the first text is that */
     struct str text;
     uint32_t n;
@@ -137,8 +139,10 @@ static void read_keys(struct msgpack_reader *m, const struct engine_event *ev, s
             continue;
         }
         str_read(m, &text);
-        if (named)
-            *ret = text;
+        if (str_starts(text, STR(tag)))
+            ev->salt = str_skip(text, sizeof(tag) - 1);
+        else if (named)
+            ev->first_salt = text;
         named = true;
     }
 }
@@ -152,7 +156,7 @@ static void read_extra_keys(struct msgpack_reader *m, struct engine_event *ev)
         return;
     for (uint32_t i = 0; i < n && !m->error; i++)
         if (i == 0 && msgpack_peek(m) == MSGPACK_ARRAY)
-            read_keys(m, ev, &ev->salt);
+            read_keys(m, ev);
         else
             (void)msgpack_skip(m);
 }
@@ -223,6 +227,8 @@ static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struc
             ev->tier = read_medium(m);
         else if (str_is(name, "lora_name"))
             opt_str_read(m, &ev->lora_name);
+        else if (str_is(name, "cache_salt"))
+            opt_str_read(m, &ev->salt);
         else if (str_is(name, "extra_keys") && msgpack_peek(m) == MSGPACK_ARRAY)
             read_extra_keys(m, ev);
         else if (!read_group(m, name, &g))
@@ -415,9 +421,9 @@ static void stored_put(struct buf *out, const struct engine_event *ev)
     msgpack_put_cstr(out, "extra_keys");
     msgpack_put_array(out, (uint32_t)ev->n_hashes);
     for (size_t i = 0; i < ev->n_hashes; i++)
-        if (i == 0 && ev->salt.len) {
+        if (i == 0 && ev->first_salt.len) {
             msgpack_put_array(out, 1);
-            msgpack_put_str(out, ev->salt);
+            msgpack_put_str(out, ev->first_salt);
         } else {
             msgpack_put_nil(out);
         }

@@ -37,8 +37,9 @@ struct engine_event {
     size_t n_tokens;
     uint64_t block_size; /* stored */
     struct str lora_name;
-    struct str
-        salt; /* stored: of the first block, by vLLM's extra_keys; those behind it have none */
+    /* Stored: the salt of its prompt, as SGLang and ai-dynamo's worker of vLLM say it; and as vLLM says
+     * it itself, of a prompt's first block alone. */
+    struct str salt, first_salt;
 };
 
 struct engine_batch {

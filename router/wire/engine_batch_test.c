@@ -175,7 +175,7 @@ static void frames_of_the_real_vllm_are_read(void **state)
     assert_int_equal(s.tokens[0], 2224);
     assert_int_equal(s.at[0].block_size, 32);
     assert_int_equal(s.at[0].lora_name.len, 0);
-    assert_true(str_is(s.at[0].salt, "salty"));
+    assert_true(str_is(s.at[0].first_salt, "salty") && !s.at[0].salt.len);
 }
 
 static void groups_that_forget_tokens_are_told(void **state)
@@ -215,7 +215,7 @@ static void what_was_written_is_read(void **state)
                                         .tokens = tokens,
                                         .n_tokens = 4,
                                         .block_size = 2,
-                                        .salt = STR("salty")};
+                                        .first_salt = STR("salty")};
     AUTO(engine_reader_done) struct engine_reader r = {0};
     AUTO(buf_done) struct buf out = BUF_NULL;
     struct seen s = {0};
@@ -227,7 +227,7 @@ static void what_was_written_is_read(void **state)
     decode(&r, (const uint8_t *)buf_data(&out), out.len, &s);
     assert_int_equal(s.n, 1);
     assert_true(s.hashes[0] == UINT64_MAX && s.tokens[0] == UINT32_MAX);
-    assert_true(s.at[0].main_attention && str_is(s.at[0].salt, "salty"));
+    assert_true(s.at[0].main_attention && str_is(s.at[0].first_salt, "salty") && !s.at[0].salt.len);
     assert_int_equal(s.at[0].tier, KV_TIER_HOST);
 }
 
