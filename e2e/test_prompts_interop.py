@@ -130,7 +130,9 @@ OPTIONS = [{"tools": TOOLS}, *({"tools": TOOLS, "tool_choice": choice} for choic
            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}, {"tools": None},
            {"chat_template_kwargs": {"tools": "x", "messages": [1], "add_generation_prompt": False, "bos_token": "B", "eos_token": "E",
                                      "pad_token": "P", "custom": "C", "enable_thinking": False}},
-           {"chat_template_args": {"documents": [1], "unk_token": "U"}}]
+           {"chat_template_args": {"documents": [1], "unk_token": "U"}},
+           *({"chat_template_args": {"custom": number}, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"maximum": number}}}]}
+             for number in (2**63 - 1, 2**63, 2**64 - 1, -2**63))]
 
 
 def put_template(source):

@@ -487,6 +487,13 @@ bool json_i64(const struct json *v, int64_t *ret)
     return true;
 }
 
+bool json_u64(const struct json *v, uint64_t *ret)
+{
+    const char *text = json_kind_of(v) == JSON_KIND_NUMBER ? CONST_NODE(v)->valuestring : NULL;
+
+    return text && str_parse_u64(str_from(text), ret);
+}
+
 bool json_bool(const struct json *v, bool *ret)
 {
     if (json_kind_of(v) != JSON_KIND_BOOL)

@@ -76,6 +76,8 @@ bool json_get_i64(const struct json *object, const char *key, int64_t *ret);
 bool json_get_f64(const struct json *object, const char *key, double *ret);
 bool json_get_bool(const struct json *object, const char *key, bool *ret);
 bool json_i64(const struct json *v, int64_t *ret);
+/* Of an integer without a sign that json_parse_wide() kept beyond 2^53. */
+bool json_u64(const struct json *v, uint64_t *ret);
 bool json_f64(const struct json *v, double *ret);
 /* Whether it was parsed from a text with a fraction or exponent: 1.0 and not 1. */
 bool json_is_float(const struct json *v);

@@ -373,6 +373,7 @@ static void test_wide_integers(void **state)
     AUTO(json_free) struct json *big = NULL;
     AUTO(mem_free) char *printed = NULL;
     struct err e;
+    uint64_t u;
     int64_t i;
 
     (void)state;
@@ -384,6 +385,9 @@ static void test_wide_integers(void **state)
     assert_true(json_i64(json_at(v, 0), &i) && i == INT64_C(9007199254740993));
     assert_true(json_i64(json_at(v, 1), &i) && i == INT64_MIN);
     assert_false(json_i64(json_at(v, 2), &i));
+    assert_true(json_u64(json_at(v, 2), &u) && u == UINT64_MAX);
+    assert_false(json_u64(json_at(v, 1), &u));
+    assert_false(json_u64(json_at(v, 3), &u));
     EXPECT_OK(json_parse_wide(&big, STR("18446744073709551616"), &e), &e);
     assert_true(json_is_float(big));
     assert_int_equal(json_parse(&big, STR(text), &e), -ERANGE);

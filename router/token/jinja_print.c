@@ -5,6 +5,7 @@
  */
 #include "router/token/jinja_run.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +169,7 @@ static void print(struct jinja_run *run, struct jinja_value v, bool inner, int d
         put_int(out, v.i);
         break;
     case JINJA_V_FLOAT:
-        python_put_float(out, v.f);
+        v.whole ? buf_printf(out, "%" PRIu64, v.whole) : python_put_float(out, v.f);
         break;
     case JINJA_V_STR:
         print_str(run, v.s, inner, out);
@@ -354,7 +355,7 @@ static void json_value(struct printer *p, struct jinja_value v, int depth)
         put_int(p->out, v.i);
         break;
     case JINJA_V_FLOAT:
-        json_float(p, v.f);
+        v.whole ? buf_printf(p->out, "%" PRIu64, v.whole) : json_float(p, v.f);
         break;
     case JINJA_V_STR:
         json_string(p, v.s);

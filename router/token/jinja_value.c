@@ -150,6 +150,7 @@ static struct jinja_value list_from_json(struct jinja_run *run, const struct jso
 
 struct jinja_value jinja_from_json(struct jinja_run *run, const struct json *v)
 {
+    struct jinja_value number;
     int64_t i = 0;
     double f = 0;
     bool b = false;
@@ -165,7 +166,9 @@ struct jinja_value jinja_from_json(struct jinja_run *run, const struct json *v)
         if (!json_is_float(v) && json_i64(v, &i))
             return jinja_int(i);
         (void)json_f64(v, &f);
-        return jinja_float(f);
+        number = jinja_float(f);
+        (void)json_u64(v, &number.whole);
+        return number;
     case JSON_KIND_BOOL:
         (void)json_bool(v, &b);
         return jinja_bool(b);

@@ -41,7 +41,10 @@ struct jinja_value {
     union {
         bool b;
         int64_t i;
-        double f;
+        struct {
+            double f;
+            uint64_t whole; /* of a whole number from 2^63 on that came as JSON; else 0 */
+        };
         struct str s;
         struct jinja_list *list;
         struct jinja_map *map;

@@ -9,7 +9,8 @@
 static const char VARS[] =
     "{\"n\":7,\"s\":\"Hello\",\"l\":[3,1,2],\"d\":{\"z\":1,\"a\":\"<x> & "
     "'y'\"},\"t\":true,\"e\":\"\","
-    "\"nothing\":null,\"f\":2.5,\"u\":\"\xc3\xa9t\xc3\xa9\","
+    "\"nothing\":null,\"f\":2.5,\"w\":[18446744073709551615,9223372036854775808],\"u\":"
+    "\"\xc3\xa9t\xc3\xa9\","
     "\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"U\"}]}";
 
 static int render_as(enum template_style style, const char *source, struct buf *out, struct err *e)
@@ -17,7 +18,7 @@ static int render_as(enum template_style style, const char *source, struct buf *
     AUTO(template_free) struct template *t = NULL;
     AUTO(json_free) struct json *vars = NULL;
     struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 9};
-    int r = json_parse(&vars, STR(VARS), e);
+    int r = json_parse_wide(&vars, STR(VARS), e);
 
     if (r == 0)
         r = template_parse(&t, str_from(source), style, e);
@@ -150,6 +151,11 @@ static void test_statements(void **state)
 static void test_filters_tests_methods(void **state)
 {
     static const struct pair cases[] = {
+        {"{{ w[0] }} {{ w }} {{ w | tojson(indent=none) }} {{ w[0] is integer }}",
+         "18446744073709551615 [18446744073709551615, 9223372036854775808] "
+         "[18446744073709551615, 9223372036854775808] True",
+         "18446744073709551615 [18446744073709551615, 9223372036854775808] "
+         "[18446744073709551615,9223372036854775808] true"},
         {"{{ d | tojson }}", "{\"z\": 1, \"a\": \"<x> & 'y'\"}",
          "{\"a\":\"\\u003cx\\u003e \\u0026 \\u0027y\\u0027\",\"z\":1}"},
         {"{{ {'b': [1, 2.0, none], 'a': {}} | tojson(indent=1) }}",
