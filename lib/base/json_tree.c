@@ -290,6 +290,20 @@ int json_parse_wide(struct json **ret, struct str text, struct err *e)
     return parse(ret, text, true, e);
 }
 
+struct json *json_pull_tree(struct json_pull *p)
+{
+    AUTO(json_free) struct json *root = NULL;
+    struct reader rd = {.pull = *p, .wide = true};
+
+    if (p->end - p->at > JSON_TREE_MAX_BYTES)
+        json_pull_fail(&rd.pull, "more than a tree may have");
+    else
+        root = JSON(read_value(&rd));
+    buf_done(&rd.scratch);
+    *p = rd.pull;
+    return json_pull_ok(p) ? TAKE(root) : NULL;
+}
+
 /* --- writing --------------------------------------------------------------------------------- */
 
 static void put_value(struct json_put *j, const cJSON *v, bool sorted);

@@ -30,6 +30,8 @@ MUST_CHECK int json_parse(struct json **ret, struct str text, struct err *e);
 /* The same for what clients send to models: integers keep all their digits, up to 64 bits with or without a
  * sign, and one beyond is a float. Printed they are as they were; json_f64() rounds them. */
 MUST_CHECK int json_parse_wide(struct json **ret, struct str text, struct err *e);
+/* Of the value that comes next, as json_parse_wide() reads it. NULL: the scanner has an error. */
+MUST_CHECK struct json *json_pull_tree(struct json_pull *p);
 struct json *json_free(struct json *v);
 DEFINE_CLEANUP(struct json *, json_free)
 

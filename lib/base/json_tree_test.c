@@ -393,13 +393,45 @@ static void test_wide_integers(void **state)
     assert_int_equal(json_parse(&big, STR(text), &e), -ERANGE);
 }
 
+/* A tree out of the middle of a text, of which the scanner goes on behind it. */
+static void test_trees_of_a_scanner(void **state)
+{
+    static const struct {
+        const char *text;
+        bool ok;
+    } cases[] = {{"{\"a\":{\"x\":[1,\"y\"],\"x\":2},\"b\":3}", true},
+                 {"{\"a\":{\"x\":[1,}", false},
+                 {"{\"a\":[\"\\u0000\"],\"b\":3}", false},
+                 {"{\"a\":", false}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(json_free) struct json *v = NULL;
+        struct json_pull p;
+        struct str key;
+        uint64_t b = 0;
+
+        json_pull_init(&p, str_from(cases[i].text));
+        assert_true(json_pull_object(&p) && json_pull_key(&p, &key));
+        v = json_pull_tree(&p);
+        assert_int_equal(v != NULL, cases[i].ok);
+        assert_int_equal(json_pull_ok(&p), cases[i].ok);
+        if (!v)
+            continue;
+        assert_int_equal(json_len(v), 1);
+        assert_true(json_pull_key(&p, &key) && json_pull_u64(&p, &b) && b == 3);
+        assert_false(json_pull_key(&p, &key));
+        assert_int_equal(json_pull_end(&p, NULL), 0);
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_parse_and_print), T(test_duplicates_among_many_members), T(test_refused),
                     T(test_depth_is_limited), T(test_getters_find_what_is_there),
                     T(test_getters_find_nothing_quietly), T(test_build_and_edit),
                     T(test_dup_is_independent), T(test_sorted_print), T(test_equal_and_contains),
-                    T(test_merge_patch), T(test_wide_integers),
+                    T(test_merge_patch), T(test_wide_integers), T(test_trees_of_a_scanner),
                     T(test_unrepresentable_numbers_become_null),
                     T(test_random_trees_parse_and_print_as_cjson_does));
 }

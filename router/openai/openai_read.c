@@ -107,16 +107,11 @@ bool openai_read_f64(struct openai_reader *rd, const char *key, double min, doub
 bool openai_read_tree(struct openai_reader *rd, const char *key, enum json_kind kind,
                       struct json **ret)
 {
-    struct str text;
-    struct err e;
-
-    if (!openai_expect(rd, key, kind, kind == JSON_KIND_ARRAY ? "an array" : "an object") ||
-        !json_pull_skip(&rd->p, &text))
+    if (!openai_expect(rd, key, kind, kind == JSON_KIND_ARRAY ? "an array" : "an object"))
         return false;
     *ret = json_free(*ret);
-    if (json_parse_wide(ret, text, &e) < 0)
-        return api_fail(rd->e, 400, key, "%s: %s", key, e.text);
-    return true;
+    *ret = json_pull_tree(&rd->p);
+    return *ret != NULL;
 }
 
 /* A string or an array of at most @max strings. */
