@@ -25,4 +25,4 @@ $(CAPI_STATIC): $(call obj,router/epp/llm_capi.c) $(call archive,router) $(call 
 	    $(AR) rcs $@ $(BUILD)/llm_capi_all.o && echo '$(PKG_LIBS)' > $(@:.a=.libs)
 endif
 
-e2e check-serving: capi
+e2e-ready check-serving: capi

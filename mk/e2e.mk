@@ -33,7 +33,7 @@ reference-venv:
 	$(call say,VENV,ai-dynamo $(REFERENCES)){ for v in $(REFERENCES); do e2e/tools/reference-venv $$v || exit 1; done; } >/dev/null || \
 	    echo 'no ai-dynamo here: its tests are left out'
 	$(call say,VENV,mooncake)e2e/tools/mooncake-venv >/dev/null || echo 'no Mooncake here: its test is left out'
-e2e: reference-venv
+e2e-ready: reference-venv
 
 # Not of `make test`: minutes to start, gigabytes to load.
 .PHONY: e2e-vllm
