@@ -59,7 +59,8 @@ void programs_remove_worker(struct programs *p, uint64_t worker_id)
 
     while (to < p->n_workers && p->workers[to].worker.worker_id == worker_id)
         to++;
-    memmove(&p->workers[from], &p->workers[to], (p->n_workers - to) * sizeof(*p->workers));
+    if (to > from) /* nobody known has no memory, either */
+        memmove(&p->workers[from], &p->workers[to], (p->n_workers - to) * sizeof(*p->workers));
     p->n_workers -= to - from;
     LIST_FOREACH (g, &p->all, struct program, link)
         if (g->state.placed && g->state.worker.worker_id == worker_id)

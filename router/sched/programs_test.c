@@ -62,6 +62,19 @@ static void assert_stats(const struct programs *p, size_t active, size_t paused,
         fail_msg("active %zu, paused %zu, waiting %zu", s.active, s.paused, s.waiting);
 }
 
+static void who_is_not_known_may_leave(void **state)
+{
+    struct programs_conf conf = strict();
+    AUTO(programs_free) struct programs *nobody = programs_new(&conf), *two = two_workers(&conf);
+    struct program_ticket t = of(600);
+
+    (void)state;
+    programs_remove_worker(nobody, 10);
+    programs_remove_worker(two, 15);
+    assert_true(enter(two, &t, "a", 1) > 0);
+    programs_leave(&t, true, 2);
+}
+
 static void new_programs_go_to_the_least_used_worker_that_has_room(void **state)
 {
     struct programs_conf conf = strict();
@@ -410,7 +423,7 @@ static void what_makes_no_sense_is_refused(void **state)
 int main(void)
 {
     return TEST_RUN(
-        T(new_programs_go_to_the_least_used_worker_that_has_room),
+        T(who_is_not_known_may_leave), T(new_programs_go_to_the_least_used_worker_that_has_room),
         T(requests_of_a_session_take_turns_at_its_worker), T(who_leaves_before_its_turn_is_skipped),
         T(new_programs_wait_behind_those_that_wait),
         T(who_waits_for_too_long_goes_where_most_room_is),
