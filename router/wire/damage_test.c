@@ -16,7 +16,7 @@
 #include "router/wire/two_part.h"
 #include "router/wire/walk.h"
 
-enum { CUTS = 256, FLIPS = 256, CUTS_BEYOND = 16 };
+enum { CUTS = TEST_STEPS(256), FLIPS = TEST_STEPS(256), CUTS_BEYOND = 16 };
 
 /* Reads @in; 0 and what we would write for it in @out, else how it was refused. */
 typedef int (*codec_fn)(struct str in, struct buf *out);
