@@ -11,6 +11,7 @@
 #include "router/discovery/store.h"
 #include "router/discovery/worker_records.h"
 #include "router/frontend/discovery_store.h"
+#include "router/service/drain.h"
 #include "router/service/global_options.h"
 #include "router/service/global_stream.h"
 #include "router/service/planes.h"
@@ -21,8 +22,7 @@
 
 static const struct log_target LG = {"commutator::global_router"};
 
-/* Frontends that have not seen the withdrawal yet get a clear "Unknown endpoint" for so long. */
-enum { LINGER_MS = 500, POOLS_FILE_MAX = 16 << 20, BLOCK_SIZE = 16 };
+enum { POOLS_FILE_MAX = 16 << 20, BLOCK_SIZE = 16 };
 
 static const char *const ENDPOINTS[POOL_KINDS] = {"prefill_generate", "decode_generate",
                                                   "generate"};
@@ -42,9 +42,7 @@ struct global_service {
     struct hub_hold *model_hold; /* keeps it there */
     struct system_server *system;
     bool registered;
-    struct timer *linger, *deadline;
-    loop_fn stopped;
-    void *stopped_arg;
+    struct drain drain;
 };
 
 static bool serves(const struct global_service *s, size_t kind)
@@ -188,7 +186,7 @@ static void on_nats_state(void *arg, bool up)
     struct err e;
 
     log_info(&LG, up ? "NATS is connected" : "NATS is away: no requests come");
-    if (up && s->store && s->shared.routers && !s->stopped && publish(s, &e) < 0)
+    if (up && s->store && s->shared.routers && !drain_has_begun(&s->drain) && publish(s, &e) < 0)
         log_error(&LG, "cannot register", LOG_STR("why", e.text));
 }
 
@@ -265,20 +263,14 @@ static int start_system(struct global_service *s, struct err *e)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static void check_drained(void *arg)
+static void on_ended(void *arg)
 {
-    struct global_service *s = arg;
-
-    if (s->stopped && !timer_active(s->linger) && s->shared.n_streams == 0)
-        TAKE(s->stopped)(s->stopped_arg);
+    drain_check(&((struct global_service *)arg)->drain);
 }
 
-static void on_deadline(void *arg)
+static void cut(void *arg)
 {
-    struct global_service *s = arg;
-
-    log_warn(&LG, "streams are cut: the grace time is over");
-    global_streams_abort(&s->shared);
+    global_streams_abort(&((struct global_service *)arg)->shared);
 }
 
 static struct opt_f64 target_of(double ms)
@@ -290,11 +282,10 @@ static void init(struct global_service *s, struct loop *l, const struct global_o
 {
     s->loop = l;
     s->o = o;
-    s->linger = timer_new(l, check_drained, s);
-    s->deadline = timer_new(l, on_deadline, s);
+    drain_init(&s->drain, l, &LG, &s->shared.n_streams, cut, s);
     s->shared.ttft_ms = target_of(o->ttft_ms);
     s->shared.itl_ms = target_of(o->itl_ms);
-    s->shared.ended = check_drained;
+    s->shared.ended = on_ended;
     s->shared.arg = s;
     list_init(&s->shared.streams);
     init_metrics(s);
@@ -338,16 +329,8 @@ static void program_stop(void *state, loop_fn stopped, void *arg)
 {
     struct global_service *s = state;
 
-    if (s->stopped) {
-        timer_start(s->deadline, 0); /* told twice: at once */
-        return;
-    }
-    log_info(&LG, "stopping: running streams may finish", LOG_U64("streams", s->shared.n_streams));
-    s->stopped = stopped;
-    s->stopped_arg = arg;
-    withdraw_endpoints(s);
-    timer_start(s->linger, LINGER_MS);
-    timer_start(s->deadline, s->o->route.base.drain_ms);
+    if (drain_begin(&s->drain, s->o->route.base.drain_ms, stopped, arg))
+        withdraw_endpoints(s);
 }
 
 static void program_done(void *state)
@@ -355,15 +338,14 @@ static void program_done(void *state)
     struct global_service *s = state;
 
     if (!s->loop)
-        return;        /* refused before it began */
-    s->stopped = NULL; /* what is cut below drains nothing */
+        return;              /* refused before it began */
+    drain_forget(&s->drain); /* what is cut below drains nothing */
     global_streams_abort(&s->shared);
     system_server_free(s->system);
     pool_routers_free(s->shared.routers);
     planes_done(&s->planes);
     store_free(s->store);
-    timer_free(s->linger);
-    timer_free(s->deadline);
+    drain_done(&s->drain);
     loop_settle(s->loop); /* a write to the API server */
     kube_config_free(s->kube);
     for (size_t i = 0; i < POOL_KINDS; i++) {

@@ -18,6 +18,7 @@
 #include "router/frontend/shared_cache.h"
 #include "router/frontend/spans.h"
 #include "router/sched/scheduler.h"
+#include "router/service/drain.h"
 #include "router/service/planes.h"
 #include "router/service/program.h"
 #include "router/service/route_options.h"
@@ -36,9 +37,6 @@ static const struct log_target LG = {"commutator::router"};
 
 #define COMPONENT "router"
 static const char *const ENDPOINTS[] = {"generate", "best_worker_id", "get_overlap_scores"};
-
-/* Callers that have not seen the withdrawal yet get a clear "Unknown endpoint" for so long. */
-enum { LINGER_MS = 500 };
 
 struct route_service {
     struct loop *loop;
@@ -64,9 +62,7 @@ struct route_service {
     } shared;
     char *addresses[ARRAY_LEN(ENDPOINTS)];
     bool registered;
-    struct timer *linger, *deadline;
-    loop_fn stopped;
-    void *stopped_arg;
+    struct drain drain;
 };
 
 /* --- workers ---------------------------------------------------------------------------------- */
@@ -244,7 +240,7 @@ static void on_nats_state(void *arg, bool up)
     struct err e;
 
     log_info(&LG, up ? "NATS is connected" : "NATS is away: no requests come");
-    if (up && s->addresses[0] && !s->stopped && publish_endpoints(s, &e) < 0)
+    if (up && s->addresses[0] && !drain_has_begun(&s->drain) && publish_endpoints(s, &e) < 0)
         log_error(&LG, "cannot register", LOG_STR("why", e.text));
 }
 
@@ -448,28 +444,14 @@ static int start_system(struct route_service *s, struct err *e)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-static void check_drained(struct route_service *s)
-{
-    if (s->stopped && !timer_active(s->linger) && s->pool.n_streams == 0)
-        span_export_flush(s->tracer.export, TAKE(s->stopped), s->stopped_arg);
-}
-
 static void on_ended(void *arg)
 {
-    check_drained(arg);
+    drain_check(&((struct route_service *)arg)->drain);
 }
 
-static void on_linger(void *arg)
+static void cut(void *arg)
 {
-    check_drained(arg);
-}
-
-static void on_deadline(void *arg)
-{
-    struct route_service *s = arg;
-
-    log_warn(&LG, "streams are cut: the grace time is over");
-    route_streams_abort(&s->pool);
+    route_streams_abort(&((struct route_service *)arg)->pool);
 }
 
 static int start_queue(struct route_service *s, struct err *e)
@@ -515,8 +497,7 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
     s->pool.ended = on_ended;
     s->pool.arg = s;
     list_init(&s->pool.streams);
-    s->linger = timer_new(l, on_linger, s);
-    s->deadline = timer_new(l, on_deadline, s);
+    drain_init(&s->drain, l, &LG, &s->pool.n_streams, cut, s);
     init_metrics(s);
     start_shared(s);
     s->pool.model = o->component;
@@ -555,17 +536,10 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
 
 void route_service_stop(struct route_service *s, loop_fn stopped, void *arg)
 {
-    if (s->stopped) {
-        timer_start(s->deadline, 0); /* told twice: at once */
+    if (!drain_begin(&s->drain, s->o->base.drain_ms, stopped, arg))
         return;
-    }
-    log_info(&LG, "stopping: running streams may finish", LOG_U64("streams", s->pool.n_streams));
-    s->stopped = stopped;
-    s->stopped_arg = arg;
     withdraw_endpoints(s);
     indexes_withdraw(s->indexes);
-    timer_start(s->linger, LINGER_MS);
-    timer_start(s->deadline, s->o->base.drain_ms);
 }
 
 struct route_service *route_service_free(struct route_service *s)
@@ -575,7 +549,7 @@ struct route_service *route_service_free(struct route_service *s)
 
     if (!s)
         return NULL;
-    s->stopped = NULL; /* what is cut below drains nothing */
+    drain_forget(&s->drain); /* what is cut below drains nothing */
     route_streams_abort(&s->pool);
     span_export_free(s->tracer.export);
     system_server_free(s->system);
@@ -588,8 +562,7 @@ struct route_service *route_service_free(struct route_service *s)
     indexes_free(s->indexes);
     planes_done(&s->planes);
     store_free(s->store);
-    timer_free(s->linger);
-    timer_free(s->deadline);
+    drain_done(&s->drain);
     loop_settle(s->loop); /* a write to the API server */
     kube_config_free(s->kube);
     while (map64_next(&s->pool.addresses, &at, &id, &address))
