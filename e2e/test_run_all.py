@@ -26,8 +26,8 @@ import os, pathlib, signal, sys
 path = pathlib.Path(sys.argv[1])
 fresh = path.with_suffix(".fresh")
 fresh.write_text(str(os.getpid()))
-fresh.rename(path)
 try:
+    fresh.rename(path)
     signal.pause()
 finally:
     path.with_suffix(".tidy").touch()
