@@ -12,6 +12,25 @@ import time
 PROCESSORS = len(os.sched_getaffinity(0))
 
 
+# All programs of a user share them, and 128 are usual: a kubelet takes six, a frontend of the reference some ten.
+WATCHERS, WATCHERS_PATH = 1024, "/proc/sys/fs/inotify/max_user_instances"
+
+
+def have_watchers():
+    """Lets programs that run side by side watch directories: raises the kernel's limit, until the machine starts anew,
+    where it is low and we may. Says so where we may not."""
+    try:
+        with open(WATCHERS_PATH) as limit:
+            have = int(limit.read())
+        if have < WATCHERS:
+            with open(WATCHERS_PATH, "w") as limit:
+                limit.write(str(WATCHERS))
+    except PermissionError:
+        print(f"{WATCHERS_PATH} is {have}: with many programs some may find no watch left", flush=True)
+    except OSError:
+        pass  # a kernel without them
+
+
 class End:
     """How one program ended: exit code (None: it took too long and was killed), seconds, those of CPU, output."""
 
@@ -49,6 +68,7 @@ def wait(command, limit, out):
 
 
 def pool(jobs=PROCESSORS):
+    have_watchers()
     return concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or jobs))
 
 
