@@ -125,7 +125,7 @@ def test_constraints_of_one_request(service, engines):
     two_workers(service, engines)
     assert service.post("/select", ask(tokens(3), allowed_worker_ids=[2]))["worker_id"] == 2
     assert service.post("/select", ask(tokens(3), pinned_worker={"worker_id": 2, "dp_rank": 0}))["worker_id"] == 2
-    service.post("/select", ask(tokens(3), pinned_worker={"worker_id": 2, "dp_rank": 5}), 404)
+    service.post("/select", ask(tokens(3), pinned_worker={"worker_id": 2, "dp_rank": 5}), 503)
     service.post("/select", ask(tokens(3), allowed_worker_ids=[9]), 503)
     hot = collections.Counter(
         service.post("/select", ask(tokens(3), router_config_override={"router_temperature": 50}))["worker_id"]
@@ -464,6 +464,131 @@ def test_bodies_say_that_they_are_json(service, reference, engines):
                                ("POST", "/replica_sync/register_peer", "{}"), ("DELETE", "/workers/9", "x"), ("GET", "/loads", None)):
         ours, theirs = [typed(who, method, path, body, None) for who in (service, reference)]
         assert ours == theirs, (method, path)
+
+
+# --- constraints of a request ---
+
+def told_by(who, method, path, body=None, headers=None):
+    """(status, answer) without the words of errors."""
+    connection = http.client.HTTPConnection("127.0.0.1", who.port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request(method, path, None if body is None else json.dumps(body),
+                           {"content-type": "application/json", **(headers or {})})
+        answer = connection.getresponse()
+        return answer.status, without_words(json.loads(answer.read()))
+
+
+@pytest.mark.parametrize("more, chosen", [
+    ({"routing_constraints": {"required_taints": ["b"]}}, 2), ({"routing_constraints": {"required_taints": ["a"]}}, 1),
+    ({"routing_constraints": {"preferred_taints": {"b": 5.0}}}, 2), ({"affinity_target": {"worker_id": 2}}, 2),
+    ({"affinity_target": {"worker_id": 9}, "allowed_worker_ids": [1]}, 1),
+    ({"routing_constraints": {"required_taints": ["zz"]}}, 503), ({"routing_constraints": {"required_taints": "a"}}, 422),
+    ({"routing_constraints": {"preferred_taints": {"b": "x"}}}, 422), ({"allowed_worker_ids": [99]}, 503),
+    ({"routing_constraints": {"required_taints": ["a"]}, "pinned_worker": {"worker_id": 2, "dp_rank": 0}}, 503),
+    ({"pinned_worker": {"worker_id": 2, "dp_rank": 0}, "allowed_worker_ids": [1]}, 400),
+    ({"pinned_worker": {"worker_id": 77, "dp_rank": 0}}, 503), ({"pinned_worker": {"worker_id": 2, "dp_rank": 5}}, 503),
+    ({"priority_jump": "x"}, 422), ({"strict_priority": -1}, 422),
+    ({"router_config_override": {"prefill_load_scale": -1}}, 422), ({"router_config_override": {"track_prefill_tokens": "x"}}, 422)])
+def test_where_a_request_may_go(service, reference, more, chosen):
+    for who in (service, reference):
+        who.post("/workers", worker(1, None, taints=["a", "zone=x"]), 201)
+        who.post("/workers", worker(2, None, taints=["b"]), 201)
+        status, body = told_by(who, "POST", "/select", ask(tokens(3), **more))
+        assert (status if status != 200 else body["worker_id"]) == chosen, who
+        assert len(who.post("/overlap_scores", ask(tokens(3), allowed_worker_ids=[2]))["workers"]) == 2
+        assert len(who.post("/potential_loads", ask(tokens(3), allowed_worker_ids=[2]))) == 2
+
+
+@pytest.mark.parametrize("override", [{"track_prefill_tokens": False}, {"assume_kv_reuse": False}, {"overlap_score_credit": 0.5}])
+def test_settings_of_one_request(service, reference, override):
+    """Whom two requests with the same prompt are booked for, and how."""
+    told = []
+    for who in (service, reference):
+        who.post("/workers", worker(1, None), 201)
+        for name in "ab":
+            status, body = told_by(who, "POST", "/select_and_reserve", ask(tokens(3), selection_id=name, router_config_override=override))
+            assert status == 200
+            told.append((body["track_prefill_tokens"], body["potential_decode_blocks"], loads(who)))
+    assert told[:2] == told[2:]
+
+
+# --- a queue, by classes of a policy file or a threshold alone ---
+
+CLASSES = """
+default_policy_family: standard
+uncached_isl_buckets: [{min_tokens: 0, bucket: all}]
+policy_classes:
+  - {name: slow, policy_family: standard, cache_bucket: all, quantum: 1, prefill_busy_threshold: 10, request_queue_limit_per_worker: 3}
+  - {name: urgent, quantum: 4}
+"""
+
+
+def capable(number, **more):
+    return worker(number, None, max_num_batched_tokens=100, **more)
+
+
+def waiting(who):
+    """(requests, their tokens)"""
+    group, = who.get("/loads")
+    return group["pending_count"], group["pending_isl_tokens"]
+
+
+def reserve(who, name, path="/select_and_reserve", headers=None, **more):
+    return told_by(who, "POST", path, ask(tokens(3), selection_id=name, **more), headers)
+
+
+def test_requests_wait_for_room_as_in_the_reference(stack):
+    """The same steps at both: who waits, is refused, and goes in which order. Each step is over before the next begins."""
+    steps_of = []
+    for who in on_file(stack, CLASSES):
+        said = steps_of.append(seen := []) or seen.append
+        said(who.post("/workers", worker(1, None), 201)["lifecycle"])
+        said(who.post("/workers", capable(1), 201)["lifecycle"])
+        said(reserve(who, "first")[0])
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            waits = {}
+            for name, more in (("plain", {}), ("jumps", {"priority_jump": 1e6}),
+                               ("strict", {"strict_priority": 1, "pinned_worker": {"worker_id": 1, "dp_rank": 0}})):
+                waits[name] = pool.submit(reserve, who, name, **more)
+                until(f"{name} waits", lambda: waiting(who) == (len(waits), len(waits) * 12))
+            said(reserve(who, "urgent", headers={"x-dynamo-meta-policy-class": "urgent"})[0])
+            said(reserve(who, "more"))
+            said(told_by(who, "POST", "/select", ask(tokens(3))))
+            said(told_by(who, "POST", "/reservations", ask(tokens(3), selection_id="placed", worker_id=1))[0])
+            for step in (("POST", "/reservations", ask(tokens(3), selection_id="plain", worker_id=1)), ("DELETE", "/reservations/plain"),
+                         ("POST", "/reservations/plain/prefill_complete"), ("POST", "/potential_loads", ask(tokens(3)))):
+                said(told_by(who, *step))
+            for done in ("placed", "urgent"):
+                said(told_by(who, "POST", f"/reservations/{done}/prefill_complete")[0])
+            said(loads(who))
+            for done, goes in (("first", "strict"), ("strict", "jumps")):
+                told_by(who, "POST", f"/reservations/{done}/prefill_complete")
+                said(waits.pop(goes).result(30)[0])
+                said([waiting(who), loads(who)])
+            told_by(who, "DELETE", "/workers/1")
+            said(waits.pop("plain").result(30))
+            said(who.get("/loads"))
+    assert steps_of[0] == steps_of[1]
+    assert steps_of[0][:3] == ["incomplete", "schedulable", 200]
+
+
+def test_a_threshold_makes_requests_wait(stack):
+    """Without a file; a choice that is not reserved waits as well, and who leaves waits no more."""
+    env = {"DYN_ROUTER_QUEUE_THRESHOLD": "0.1"}
+    for who in (serve(stack, "select", **env), start_reference(stack, "1.6.1", **env)):
+        assert who.post("/workers", worker(1, None), 201)["lifecycle"] == "incomplete"
+        who.post("/workers", capable(1), 201)
+        assert reserve(who, "first")[0] == 200
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", who.port)) as leaves:
+            leaves.request("POST", "/select", json.dumps(ask(tokens(3))), {"content-type": "application/json"})
+            until("it waits", lambda: waiting(who) == (1, 12))
+        if who.process.name == "select":
+            until("it has left", lambda: waiting(who) == (0, 0))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(reserve, who, "second", "/select")
+            until("it waits", lambda: waiting(who)[0] >= 1)
+            who.call("DELETE", "/reservations/first")
+            assert asked.result(30)[0] == 200
 
 
 # --- a policy file, which both find by DYN_ROUTER_POLICY_CONFIG alone ---

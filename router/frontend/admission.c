@@ -15,6 +15,10 @@ enum { RECHECK_MS = 60000, RULES_BYTES_MAX = 1 << 20 };
 static const char *const REASONS[] = {[ROUTE_QUEUE_REQUESTS_FULL] = "request_limit",
                                       [ROUTE_QUEUE_ISL_FULL] = "raw_isl_token_limit",
                                       [ROUTE_QUEUE_CACHED_FULL] = "cached_token_limit"};
+/* And of its errors. */
+static const char *const KINDS[] = {[ROUTE_QUEUE_REQUESTS_FULL] = "requests",
+                                    [ROUTE_QUEUE_ISL_FULL] = "raw_isl_tokens",
+                                    [ROUTE_QUEUE_CACHED_FULL] = "cached_tokens"};
 
 struct admission {
     struct admission_conf conf;
@@ -165,22 +169,46 @@ static bool must_wait(struct admission *a, const struct admission_ticket *t, siz
                                     !scheduler_has_room(a->conf.scheduler, &t->q, &c->limit));
 }
 
-int admission_enter(struct admission *a, struct admission_ticket *t, const char **ret_reason)
+static struct admission_refusal refusal_of(const struct admission *a, size_t class, int bound,
+                                           size_t n_workers)
 {
-    size_t class;
+    const struct queue_class *c = &a->profile->classes[class];
+    struct route_queue_stats have = route_queue_stats(a->queue, class);
+    struct admission_refusal refusal = {
+        .reason = REASONS[bound], .class = c->name, .kind = KINDS[bound]};
+
+    switch (bound) {
+    case ROUTE_QUEUE_REQUESTS_FULL:
+        refusal.current = have.requests;
+        refusal.limit = c->rule.max_requests * n_workers;
+        break;
+    case ROUTE_QUEUE_ISL_FULL:
+        refusal.current = have.isl_tokens;
+        refusal.limit = c->rule.max_isl_tokens * n_workers;
+        break;
+    default:
+        refusal.current = have.cached_tokens;
+        refusal.limit = c->rule.max_cached_tokens * n_workers;
+    }
+    return refusal;
+}
+
+int admission_enter(struct admission *a, struct admission_ticket *t, struct admission_refusal *ret)
+{
+    size_t class, n_workers = scheduler_workers(a->conf.scheduler);
     int r;
 
     assert(!t->in);
-    if (!a->waits || t->q.pinned)
+    if (!a->waits || (t->q.pinned && !a->conf.pins_wait))
         return 0;
     class = classify(a, t);
     if (!must_wait(a, t, class))
         return 0;
     t->item.arrival_ms = loop_now_ms(a->conf.loop);
-    r = park(a, t, class, scheduler_workers(a->conf.scheduler));
+    r = park(a, t, class, n_workers);
     if (r != 0) {
         count_refusal(a, class, REASONS[r]);
-        *ret_reason = REASONS[r];
+        *ret = refusal_of(a, class, r, n_workers);
         return ADMISSION_REFUSED;
     }
     t->in = a;
@@ -204,6 +232,20 @@ void admission_leave(struct admission_ticket *t)
     route_queue_remove(a->queue, &t->item);
     show_class(a, t->item.class);
     let_go(a);
+}
+
+struct route_queue_stats admission_waiting(const struct admission *a)
+{
+    struct route_queue_stats sum = {.requests = 0};
+
+    for (size_t i = 0; i < a->profile->n_classes; i++) {
+        struct route_queue_stats s = route_queue_stats(a->queue, i);
+
+        sum.requests += s.requests;
+        sum.isl_tokens += s.isl_tokens;
+        sum.cached_tokens += s.cached_tokens;
+    }
+    return sum;
 }
 
 /* --- coming out --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
  * booking ends, in whatever way, on this router or as news from another one, when workers come and
  * go, and at the latest after a minute. Its turn decides anew, on what is cached then; order and
  * shares go by what was cached when it came. A request that names its worker does not wait, as it
- * does not for busy workers, and nobody waits twice. No class with a threshold: nobody waits.
+ * does not for busy workers, unless pins_wait says so, and nobody waits twice. No class with a threshold: nobody waits.
  *
  * A ticket is embedded in the request, which takes it back with admission_leave() on every way out.
  * One loop thread.
@@ -63,6 +63,7 @@ struct admission_conf {
     struct scheduler *scheduler;
     const struct admission_metrics *metrics;
     const char *model, *worker_type; /* labels */
+    bool pins_wait;                  /* who names a worker waits for that one */
     /* Whoever waits holds what owns the admission; NULL when that outlives everybody. */
     void (*hold)(void *owner);
     void (*let_go)(void *owner);
@@ -91,10 +92,19 @@ struct admission_ticket {
 
 enum { ADMISSION_WAITS = 1, ADMISSION_REFUSED = 2 };
 
-/* 0: route it now. ADMISSION_REFUSED: *ret_reason says which bound of its class is reached. */
+/* The bound of its class that a refused request met. Strings live as long as the rules. */
+struct admission_refusal {
+    const char *reason; /* as the metric has it */
+    const char *class, *kind;
+    uint64_t current, limit; /* of that kind, over all workers */
+};
+
+/* 0: route it now. ADMISSION_REFUSED: *ret is filled. */
 MUST_CHECK int admission_enter(struct admission *a, struct admission_ticket *t,
-                               const char **ret_reason);
+                               struct admission_refusal *ret);
 /* Harmless for one that does not wait. */
 void admission_leave(struct admission_ticket *t);
+/* Of those that wait, in all classes. */
+struct route_queue_stats admission_waiting(const struct admission *a);
 /* Workers have changed: looks at those that wait, soon. */
 void admission_wake(struct admission *a);

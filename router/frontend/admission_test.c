@@ -103,7 +103,7 @@ static void on_go(void *arg)
 
 static int enter(struct rig *g, struct client *c, uint32_t isl)
 {
-    const char *reason = NULL;
+    struct admission_refusal refusal = {.limit = 0};
     int r;
 
     c->rig = g;
@@ -118,8 +118,8 @@ static int enter(struct rig *g, struct client *c, uint32_t isl)
                                          .temperature = NAN,
                                          .now_ns = 1,
                                          .random = 1};
-    r = admission_enter(g->pool->admission, &c->ticket, &reason);
-    assert_int_equal(reason != NULL, r == ADMISSION_REFUSED);
+    r = admission_enter(g->pool->admission, &c->ticket, &refusal);
+    assert_int_equal(refusal.reason && refusal.limit, r == ADMISSION_REFUSED);
     return r;
 }
 
@@ -200,7 +200,9 @@ static void a_full_queue_refuses_and_a_pin_passes(void **state)
     assert_true(metric_value(metric_with(g->families.refused, "m", "decode", "default",
                                          "request_limit")) == 1);
     two.ticket.q.pinned = true;
-    assert_int_equal(admission_enter(g->pool->admission, &two.ticket, &(const char *){NULL}), 0);
+    assert_int_equal(
+        admission_enter(g->pool->admission, &two.ticket, &(struct admission_refusal){.limit = 0}),
+        0);
     admission_leave(&one.ticket);
     rig_free(g);
 }

@@ -437,7 +437,7 @@ static enum step_result step_admit(struct request *rq)
 {
     struct pool *prefills = rq->form->splits_prompts ? serving_find_prefill(rq->s, rq->m) : NULL;
     struct pool *pool = prefills ? prefills : rq->m->pool;
-    const char *reason;
+    struct admission_refusal refusal;
 
     rq->step = STEP_prefill;
     rq->ticket.q = request_query_of(rq, pool);
@@ -445,11 +445,11 @@ static enum step_result step_admit(struct request *rq)
         heeds_pins(rq) && (rq->pinned || (prefills && rq->in.prefill_worker_id.set));
     rq->ticket.go = admitted;
     rq->ticket.arg = rq;
-    switch (admission_enter(pool->admission, &rq->ticket, &reason)) {
+    switch (admission_enter(pool->admission, &rq->ticket, &refusal)) {
     case ADMISSION_WAITS:
         return STEP_WAIT;
     case ADMISSION_REFUSED:
-        refuse(rq, reason, "The router queue is full, please retry later");
+        refuse(rq, refusal.reason, "The router queue is full, please retry later");
         return STEP_DONE;
     default:
         return STEP_MORE;

@@ -376,3 +376,20 @@ bool queue_class_waits(const struct queue_class *c)
 {
     return !isnan(c->limit.tokens) || !isnan(c->limit.share);
 }
+
+static bool profile_waits(const struct queue_profile *p)
+{
+    for (size_t i = 0; i < p->n_classes; i++)
+        if (queue_class_waits(&p->classes[i]))
+            return true;
+    return false;
+}
+
+bool queue_profiles_wait(const struct queue_profiles *p)
+{
+    bool waits = profile_waits(&p->root);
+
+    for (size_t i = 0; i < p->n_models; i++)
+        waits |= profile_waits(&p->models[i]);
+    return waits;
+}

@@ -88,3 +88,5 @@ size_t queue_profile_class(const struct queue_profile *p, struct str wanted,
                            uint64_t uncached_tokens);
 /* Whether a request of this class can ever have to wait. */
 bool queue_class_waits(const struct queue_class *c);
+/* Whether one of any class, of any model, can. */
+bool queue_profiles_wait(const struct queue_profiles *p);

@@ -26,15 +26,22 @@ static void pull_number(struct json_pull *p, uint64_t max, struct opt_u64 *ret)
     *ret = v;
 }
 
-/* An element takes two bytes of text, comma included: so many fit in at most. */
-static void *room_for_array(struct arena *a, const struct json_pull *p, size_t size)
+/* Room for what the next value, which is of that kind, may have: an element takes @least bytes of
+ * text, comma included. */
+static void *room_for(struct arena *a, const struct json_pull *p, enum json_kind kind, size_t least,
+                      size_t size)
 {
     struct json_pull ahead = *p;
     struct str text;
 
-    if (json_pull_peek(&ahead) != JSON_KIND_ARRAY || !json_pull_skip(&ahead, &text))
+    if (json_pull_peek(&ahead) != kind || !json_pull_skip(&ahead, &text))
         return arena_alloc(a, size);
-    return arena_alloc(a, (text.len / 2 + 1) * size);
+    return arena_alloc(a, (text.len / least + 1) * size);
+}
+
+static void *room_for_array(struct arena *a, const struct json_pull *p, size_t size)
+{
+    return room_for(a, p, JSON_KIND_ARRAY, 2, size);
 }
 
 static void pull_tokens(struct arena *a, struct json_pull *p, struct u32_list *ret)
@@ -83,6 +90,33 @@ static void pull_hashes(struct arena *a, struct json_pull *p, struct u64_list *r
     *ret = (struct u64_list){hashes, n};
 }
 
+static void pull_strings(struct arena *a, struct json_pull *p, struct str_list *ret)
+{
+    struct str *strings = room_for(a, p, JSON_KIND_ARRAY, 3, sizeof(*strings));
+    size_t n = 0;
+
+    if (!json_pull_array(p))
+        return;
+    while (json_pull_element(p))
+        pull_str(a, p, &strings[n++]);
+    *ret = (struct str_list){strings, n};
+}
+
+static void pull_numbers(struct arena *a, struct json_pull *p, struct number_list *ret)
+{
+    struct named_number *numbers = room_for(a, p, JSON_KIND_OBJECT, 5, sizeof(*numbers));
+    struct str key;
+    size_t n = 0;
+
+    if (!json_pull_object(p))
+        return;
+    while (json_pull_key(p, &key)) {
+        numbers[n].name = (struct str){arena_strdup(a, key), key.len};
+        (void)json_pull_f64(p, &numbers[n++].v);
+    }
+    *ret = (struct number_list){numbers, n};
+}
+
 static void pull_json(struct arena *a, struct json_pull *p, struct str *ret)
 {
     struct str text;
@@ -116,6 +150,12 @@ static void pull_field(struct arena *a, struct json_pull *p, const struct body_f
         break;
     case BODY_HASHES:
         pull_hashes(a, p, at);
+        break;
+    case BODY_STRINGS:
+        pull_strings(a, p, at);
+        break;
+    case BODY_NUMBERS:
+        pull_numbers(a, p, at);
         break;
     case BODY_OBJECT:
         if (json_pull_peek(p) != JSON_KIND_OBJECT)

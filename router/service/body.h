@@ -19,15 +19,17 @@
 #include "router/wire/optional.h"
 
 enum body_type {
-    BODY_STR,    /* struct str; ptr NULL when absent */
-    BODY_U64,    /* struct opt_u64 */
-    BODY_U32,    /* struct opt_u64 below 2^32 */
-    BODY_F64,    /* struct opt_f64 */
-    BODY_BOOL,   /* struct opt_bool */
-    BODY_TOKENS, /* struct u32_list */
-    BODY_HASHES, /* struct u64_list: signed or unsigned 64-bit integers, the same bits */
-    BODY_OBJECT, /* struct str: the object's text, to be read by a table of its own */
-    BODY_JSON,   /* struct str: the text of any value */
+    BODY_STR,     /* struct str; ptr NULL when absent */
+    BODY_U64,     /* struct opt_u64 */
+    BODY_U32,     /* struct opt_u64 below 2^32 */
+    BODY_F64,     /* struct opt_f64 */
+    BODY_BOOL,    /* struct opt_bool */
+    BODY_TOKENS,  /* struct u32_list */
+    BODY_HASHES,  /* struct u64_list: signed or unsigned 64-bit integers, the same bits */
+    BODY_STRINGS, /* struct str_list */
+    BODY_NUMBERS, /* struct number_list: an object of numbers by their names */
+    BODY_OBJECT,  /* struct str: the object's text, to be read by a table of its own */
+    BODY_JSON,    /* struct str: the text of any value */
 };
 
 struct u32_list {
@@ -36,6 +38,19 @@ struct u32_list {
 };
 struct u64_list {
     const uint64_t *ptr; /* NULL when absent */
+    size_t len;
+};
+
+struct str_list {
+    const struct str *ptr; /* NULL when absent */
+    size_t len;
+};
+struct named_number {
+    struct str name;
+    double v;
+};
+struct number_list {
+    const struct named_number *ptr; /* NULL when absent */
     size_t len;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any text is refused or read within bounds; what is read stays readable. As a content-type it is long enough. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "router/service/body.h"
@@ -13,6 +14,8 @@ struct all {
     struct opt_f64 share;
     struct u32_list tokens;
     struct u64_list hashes;
+    struct str_list strings;
+    struct number_list numbers;
 };
 
 static const struct body_field TABLE[] = {
@@ -22,6 +25,8 @@ static const struct body_field TABLE[] = {
     {"f", BODY_F64, offsetof(struct all, share), false},
     {"t", BODY_TOKENS, offsetof(struct all, tokens), true},
     {"h", BODY_HASHES, offsetof(struct all, hashes), false},
+    {"w", BODY_STRINGS, offsetof(struct all, strings), false},
+    {"m", BODY_NUMBERS, offsetof(struct all, numbers), false},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -39,6 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sum += v.tokens.ptr[i];
     for (size_t i = 0; i < v.hashes.len; i++)
         sum += v.hashes.ptr[i];
+    for (size_t i = 0; i < v.strings.len; i++)
+        sum += v.strings.ptr[i].len;
+    for (size_t i = 0; i < v.numbers.len; i++)
+        sum += v.numbers.ptr[i].name.len + !isnan(v.numbers.ptr[i].v);
     assert(sum || !sum);
     assert(v.number.v <= UINT32_MAX);
     return 0;

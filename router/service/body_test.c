@@ -12,6 +12,8 @@ struct all {
     struct opt_bool flag;
     struct u32_list tokens;
     struct u64_list hashes;
+    struct str_list strings;
+    struct number_list numbers;
 };
 
 static const struct body_field TABLE[] = {
@@ -24,6 +26,8 @@ static const struct body_field TABLE[] = {
     {"flag", BODY_BOOL, offsetof(struct all, flag), false},
     {"tokens", BODY_TOKENS, offsetof(struct all, tokens), false},
     {"hashes", BODY_HASHES, offsetof(struct all, hashes), false},
+    {"strings", BODY_STRINGS, offsetof(struct all, strings), false},
+    {"numbers", BODY_NUMBERS, offsetof(struct all, numbers), false},
 };
 
 static int parse(struct arena *a, const char *json, struct all *ret, struct err *e)
@@ -57,6 +61,30 @@ static void test_reads_every_type(void **state)
     assert_int_equal(v.hashes.len, 3);
     assert_true(v.hashes.ptr[0] == UINT64_MAX && v.hashes.ptr[1] == UINT64_MAX &&
                 v.hashes.ptr[2] == 5);
+}
+
+static void test_reads_lists_and_numbers_by_name(void **state)
+{
+    static const char *const wrong[] = {
+        "{\"name\":\"\",\"strings\":\"a\"}", "{\"name\":\"\",\"strings\":[1]}",
+        "{\"name\":\"\",\"numbers\":[1]}", "{\"name\":\"\",\"numbers\":{\"a\":\"b\"}}"};
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct all v;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(parse(a,
+                    "{\"name\":\"\",\"strings\":[\"\",\"b\\u0063\"],"
+                    "\"numbers\":{\"\":1,\"x\":-0.5,\"x\":2e3}}",
+                    &v, &e),
+              &e);
+    assert_int_equal(v.strings.len, 2);
+    assert_true(str_is(v.strings.ptr[0], "") && str_is(v.strings.ptr[1], "bc"));
+    assert_int_equal(v.numbers.len, 3);
+    assert_true(str_is(v.numbers.ptr[1].name, "x") && v.numbers.ptr[1].v == -0.5);
+    assert_true(v.numbers.ptr[2].v == 2000);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_int_equal(parse(a, wrong[i], &v, &e), -EINVAL);
 }
 
 static void test_absent_and_null_are_the_same(void **state)
@@ -141,6 +169,7 @@ static void test_knows_content_types_of_json(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_reads_every_type), T(test_absent_and_null_are_the_same),
-                    T(test_names_what_is_wrong), T(test_knows_content_types_of_json));
+    return TEST_RUN(T(test_reads_every_type), T(test_reads_lists_and_numbers_by_name),
+                    T(test_absent_and_null_are_the_same), T(test_names_what_is_wrong),
+                    T(test_knows_content_types_of_json));
 }

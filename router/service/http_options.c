@@ -2,7 +2,6 @@
 #include "router/service/http_options.h"
 
 #include "lib/base/log.h"
-#include "router/frontend/admission.h"
 #include "router/frontend/policy_file.h"
 #include "router/sched/policy.h"
 #include "router/sched/worker_selection.h"
@@ -130,10 +129,12 @@ static bool is_shared(const struct conf_field *f)
            !(f->flag && str_is(str_from(f->flag), "router-mode"));
 }
 
-static bool is_of_policy_file(const struct conf_field *f)
+static bool is_of_queue_or_policy(const struct conf_field *f)
 {
     static const char *const flags[] = {"router-policy-config", "router-prefill-policy",
-                                        "router-decode-policy", "router-queue-policy"};
+                                        "router-decode-policy", "router-queue-threshold",
+                                        "router-queue-policy",  "router-queue-limit",
+                                        "router-queue-patience"};
 
     for (size_t i = 0; i < ARRAY_LEN(flags); i++)
         if (f->flag && str_is(str_from(f->flag), flags[i]))
@@ -152,7 +153,7 @@ static void fill(struct conf_spec *spec, struct conf_field *fields, const struct
         fields[spec->n_fields++] = own[i];
     for (size_t i = 0; i < FRONTEND_CONF_SPEC.n_fields && spec->n_fields < FIELDS_MAX; i++) {
         if (!is_shared(&FRONTEND_CONF_SPEC.fields[i]) &&
-            !(routes && is_of_policy_file(&FRONTEND_CONF_SPEC.fields[i])))
+            !(routes && is_of_queue_or_policy(&FRONTEND_CONF_SPEC.fields[i])))
             continue;
         fields[spec->n_fields] = FRONTEND_CONF_SPEC.fields[i];
         if (routes && str_is(str_from(fields[spec->n_fields].flag), "router-policy"))
@@ -180,42 +181,11 @@ const struct conf_spec *select_options_spec(void)
     return &spec;
 }
 
-static bool somebody_waits(const struct queue_profile *p)
-{
-    bool waits = false;
-
-    for (size_t i = 0; i < p->n_classes; i++)
-        waits |= queue_class_waits(&p->classes[i]);
-    return waits;
-}
-
-/* The policy classes are read, so that what is wrong with them is told. */
-static int check_classes(const struct http_options *o, struct err *e)
-{
-    struct admission_rules *rules;
-    const struct queue_profiles *p;
-    bool waits;
-    int r = o->base.queue.file ? admission_rules_load(&rules, &o->base.queue, e) : 0;
-
-    if (r < 0 || !o->base.queue.file)
-        return r;
-    p = &rules->profiles;
-    waits = somebody_waits(&p->root);
-    for (size_t i = 0; i < p->n_models; i++)
-        waits |= somebody_waits(&p->models[i]);
-    if (waits)
-        log_warn(&LG, "nobody waits here: the thresholds of policy classes are not heeded");
-    admission_rules_free(rules);
-    return 0;
-}
-
 int select_options_derive(struct http_options *o, struct err *e)
 {
     struct route_conf *route = &o->base.route;
     int r = policy_file_apply_to_service(&o->base, e);
 
-    if (r == 0)
-        r = check_classes(o, e);
     if (r < 0)
         return r;
     if (route->selectors[ROUTE_PREFILL].given || route->selectors[ROUTE_DECODE].given)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "lib/net/loop.h"
+#include "router/frontend/admission.h"
 #include "router/sched/affinity.h"
 #include "router/sync/kv_apply.h"
 
@@ -81,6 +82,7 @@ static void group_free(void *group)
     struct kv_group *g = group;
 
     affinity_free(g->affinity);
+    admission_free(g->admission);
     scheduler_free(g->scheduler);
     free(g->key);
     free(g->model);
@@ -94,7 +96,13 @@ void kv_groups_done(struct kv_groups *gs)
         gs->by_key = strmap_free_with(gs->by_key, group_free);
 }
 
-/* One that nobody serves any more; false when there is none. */
+/* Nobody serves it, and nobody waits for that. */
+static bool is_idle(const struct kv_group *g)
+{
+    return g->n_workers == 0 && !(g->admission && admission_waiting(g->admission).requests);
+}
+
+/* One of these; false when there is none. */
 static bool drop_an_empty_one(struct kv_groups *gs)
 {
     struct str key;
@@ -102,7 +110,7 @@ static bool drop_an_empty_one(struct kv_groups *gs)
     void *group;
 
     while (strmap_next(gs->by_key, &at, &key, &group))
-        if (((struct kv_group *)group)->n_workers == 0) {
+        if (is_idle(group)) {
             kv_groups_drop(gs, group);
             return true;
         }
@@ -119,6 +127,19 @@ struct kv_group *kv_groups_find(const struct kv_groups *gs, struct str model, st
     AUTO(mem_free) char *key = key_of(model, name);
 
     return strmap_get(gs->by_key, str_from(key));
+}
+
+static struct admission *admission_for(const struct kv_group *g)
+{
+    const struct kv_groups *gs = g->all;
+    const struct admission_conf conf = {.loop = gs->loop,
+                                        .scheduler = g->scheduler,
+                                        .metrics = gs->queue_metrics,
+                                        .model = g->model,
+                                        .worker_type = "decode",
+                                        .pins_wait = true};
+
+    return admission_new(&conf, gs->rules);
 }
 
 int kv_groups_need(struct kv_groups *gs, struct str model, struct str name, uint32_t block_size,
@@ -147,6 +168,8 @@ int kv_groups_need(struct kv_groups *gs, struct str model, struct str name, uint
         if (gs->writer)
             affinity_share(g->affinity, gs->writer, clock_wall_ms() * UINT64_C(1000000), on_bound,
                            g);
+        if (gs->rules)
+            g->admission = admission_for(g);
         if (gs->booked) {
             g->observer.booked = on_booked;
             scheduler_observe(g->scheduler, &g->observer);
@@ -179,6 +202,12 @@ void kv_group_apply(struct kv_group *g, const struct kv_event *ev)
 void kv_group_remove_worker(struct kv_group *g, uint64_t worker_id)
 {
     scheduler_remove_worker(g->scheduler, worker_id);
+}
+
+void kv_group_wake(struct kv_group *g)
+{
+    if (g->admission)
+        admission_wake(g->admission);
 }
 
 /* --- dumps ------------------------------------------------------------------------------------ */

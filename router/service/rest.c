@@ -88,50 +88,100 @@ static void count(struct rest *r, const char *path, const char *method, int stat
         metric_add(metric_with(r->errors, path, status >= 500 ? "5xx" : "4xx"), 1);
 }
 
-static void note_access(const struct rest *r, const struct http1_request *rq,
-                        const struct rest_call *c, int status, uint64_t start_ns)
+/* A request from its arrival to its answer; in its own arena. */
+struct call {
+    struct rest_call c;
+    struct rest *rest;
+    struct http_exchange *x;
+    const struct rest_route *route; /* NULL: nobody answers that */
+    const char *known;              /* path of the table, where it is one */
+    uint64_t start_ns;
+    loop_fn gone;
+    void *gone_arg;
+};
+
+static struct call *call_of(struct rest_call *c)
 {
+    return CONTAINER_OF(c, struct call, c);
+}
+
+static void note_access(const struct call *k, int status)
+{
+    const struct rest *r = k->rest;
+    const struct http1_request *rq = http_request(k->x);
     const struct access_entry entry = {.trace_id = http1_header_get(rq, r->conf.trace_header),
                                        .method = rq->method,
                                        .path = rq->path,
-                                       .model = c->model,
+                                       .model = k->c.model,
                                        .status = status,
                                        .wall_ms = clock_wall_ms(),
-                                       .duration_ns = clock_now_ns() - start_ns};
+                                       .duration_ns = clock_now_ns() - k->start_ns};
 
     if (!str_is(rq->path, "/metrics"))
         access_log_write(r->conf.access, &entry);
 }
 
+static void call_free(struct call *k)
+{
+    buf_done(&k->c.out);
+    arena_free(k->c.arena);
+}
+
+void rest_answer(struct rest_call *c, int status)
+{
+    struct call *k = call_of(c);
+
+    if (k->rest->conf.access && k->known)
+        note_access(k, status);
+    http_respond(k->x, status, c->content_type, buf_str(&c->out));
+    count(k->rest, k->known ? k->known : "other", k->route ? k->route->method : "other", status,
+          k->start_ns);
+    call_free(k);
+}
+
+static void on_gone(void *arg)
+{
+    struct call *k = arg;
+
+    k->gone(k->gone_arg);
+    call_free(k);
+}
+
+void rest_defer(struct rest_call *c, loop_fn gone, void *arg)
+{
+    struct call *k = call_of(c);
+
+    k->gone = gone;
+    k->gone_arg = arg;
+    http_on_gone(k->x, on_gone, k);
+}
+
 static void dispatch(struct http_exchange *x, void *arg)
 {
-    struct rest *r = arg;
     const struct http1_request *rq = http_request(x);
-    AUTO(arena_free) struct arena *arena = arena_new();
-    struct rest_call c = {.query = rq->query,
-                          .body = rq->body,
-                          .is_json = body_is_json(http1_header_get(rq, "content-type")),
-                          .content_type = "application/json",
-                          .arena = arena};
-    uint64_t start_ns = clock_now_ns();
-    const char *known;
-    const struct rest_route *route = find_route(r, rq, &c.name, &known);
+    struct arena *arena = arena_new();
+    struct call *k = arena_alloc(arena, sizeof(*k));
+    struct rest_call *c = &k->c;
     int status;
 
-    c.json = json_put_on(&c.out);
-    if (route) {
-        if (c.name.ptr)
-            c.name = decode_name(arena, c.name);
-        status = route->handle(r->conf.service, &c);
+    *k = (struct call){.rest = arg, .x = x, .start_ns = clock_now_ns()};
+    c->query = rq->query;
+    c->body = rq->body;
+    c->is_json = body_is_json(http1_header_get(rq, "content-type"));
+    c->content_type = "application/json";
+    c->arena = arena;
+    c->json = json_put_on(&c->out);
+    k->route = find_route(k->rest, rq, &c->name, &k->known);
+    if (k->route) {
+        if (c->name.ptr)
+            c->name = decode_name(arena, c->name);
+        status = k->route->handle(k->rest->conf.service, c);
     } else {
-        status = known ? rest_error(&c, 405, "method not allowed")
-                       : rest_error(&c, 404, "route not found");
+        status = k->known ? rest_error(c, 405, "method not allowed")
+                          : rest_error(c, 404, "route not found");
     }
-    if (r->conf.access && known)
-        note_access(r, rq, &c, status, start_ns);
-    http_respond(x, status, c.content_type, buf_str(&c.out));
-    count(r, known ? known : "other", route ? route->method : "other", status, start_ns);
-    buf_done(&c.out);
+    if (status != REST_LATER)
+        rest_answer(c, status);
 }
 
 static void on_error(struct http_exchange *x, int status, const char *why, void *arg)
@@ -284,6 +334,11 @@ int rest_body(struct rest_call *c, const struct body_field *table, size_t n, voi
     return rest_error(c, r == BODY_NOT_JSON ? 400 : 422, "%s: %s",
                       r == BODY_NOT_JSON ? "the body is no JSON" : "the body is not as expected",
                       e.text);
+}
+
+struct str rest_header(struct rest_call *c, const char *name)
+{
+    return http1_header_get(http_request(call_of(c)->x), name);
 }
 
 struct str rest_query(struct rest_call *c, const char *key)

@@ -3,7 +3,7 @@
  * JSON over HTTP for services: routes with a name in the path, errors in one form, metrics.
  *
  * A handler reads the call, writes JSON to call->out and returns the status; the answer is sent
- * for it. Errors are {"error":"…"}, those of unknown routes and methods too. Metrics, with the
+ * for it, or later, when it calls rest_defer(). Errors are {"error":"…"}, those of unknown routes and methods too. Metrics, with the
  * service's prefix: <p>_requests_total{endpoint,method}, <p>_errors_total{endpoint,status_class},
  * <p>_request_duration_seconds{endpoint}. One loop thread.
  */
@@ -39,7 +39,7 @@ struct rest_call {
 struct rest_route {
     const char *method;
     const char *path;                                  /* "/workers/{}": {} is one segment */
-    int (*handle)(void *service, struct rest_call *c); /* returns the status */
+    int (*handle)(void *service, struct rest_call *c); /* returns the status or REST_LATER */
 };
 
 struct rest_conf {
@@ -78,6 +78,16 @@ int rest_ok(struct rest_call *c, int status);
 int rest_expect_json(struct rest_call *c);
 /* Reads the body. 0, or the status of the error that was written. */
 int rest_body(struct rest_call *c, const struct body_field *table, size_t n, void *into);
+/* Value of a header of the request, STR_NULL when absent; lives as long as the call. */
+struct str rest_header(struct rest_call *c, const char *name);
+
+enum { REST_LATER = 0 };
+/*
+ * Keeps the call beyond its handler, which returns REST_LATER. It ends with rest_answer(), or with @gone when
+ * the client leaves or the service ends before; either frees it.
+ */
+void rest_defer(struct rest_call *c, loop_fn gone, void *arg);
+void rest_answer(struct rest_call *c, int status);
 /* Value of a query parameter, STR_NULL when absent; lives as long as the call. */
 struct str rest_query(struct rest_call *c, const char *key);
 /* A key that is a number. */

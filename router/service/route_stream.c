@@ -590,12 +590,12 @@ static void on_room(void *arg)
 
 static void admit(struct route_stream *s)
 {
-    const char *reason;
+    struct admission_refusal refusal;
 
     s->ticket.q = query(s);
     s->ticket.go = on_room;
     s->ticket.arg = s;
-    switch (admission_enter(s->pool->admission, &s->ticket, &reason)) {
+    switch (admission_enter(s->pool->admission, &s->ticket, &refusal)) {
     case ADMISSION_WAITS:
         /* The caller need not fear that nobody is there. */
         plane_request_start(s->request);

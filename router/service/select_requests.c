@@ -14,36 +14,9 @@
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
 #include "router/service/overlap_scores.h"
+#include "router/service/select_body.h"
 #include "router/service/select_state.h"
 #include "router/service/selection_cache.h"
-
-struct body {
-    struct str selection_id, model_name, routing_group, lora_name, cache_salt, session_id;
-    struct u32_list token_ids;
-    struct u64_list block_hashes, sequence_hashes, allowed_worker_ids;
-    struct opt_u64 isl_tokens, worker_id, dp_rank, effective_prefill_tokens;
-    struct str pinned_worker, router_config_override; /* JSON */
-};
-
-#define AT(member) offsetof(struct body, member)
-static const struct body_field BODY[] = {
-    {"selection_id", BODY_STR, AT(selection_id), false},
-    {"model_name", BODY_STR, AT(model_name), false},
-    {"routing_group", BODY_STR, AT(routing_group), false},
-    {"session_id", BODY_STR, AT(session_id), false},
-    {"lora_name", BODY_STR, AT(lora_name), false},
-    {"cache_salt", BODY_STR, AT(cache_salt), false},
-    {"token_ids", BODY_TOKENS, AT(token_ids), false},
-    {"block_hashes", BODY_HASHES, AT(block_hashes), false},
-    {"sequence_hashes", BODY_HASHES, AT(sequence_hashes), false},
-    {"allowed_worker_ids", BODY_HASHES, AT(allowed_worker_ids), false},
-    {"isl_tokens", BODY_U32, AT(isl_tokens), false},
-    {"worker_id", BODY_U64, AT(worker_id), false},
-    {"dp_rank", BODY_U32, AT(dp_rank), false},
-    {"effective_prefill_tokens", BODY_U32, AT(effective_prefill_tokens), false},
-    {"pinned_worker", BODY_OBJECT, AT(pinned_worker), false},
-    {"router_config_override", BODY_OBJECT, AT(router_config_override), false},
-};
 
 struct prompt {
     const uint64_t *local, *sequence;
@@ -51,15 +24,19 @@ struct prompt {
     uint32_t isl;
 };
 
-/* One decision under way; its record goes with it. */
+/* One decision under way; its record goes with it. One that may wait is in the call's arena. */
 struct choice {
     struct select_state *s;
     struct rest_call *c;
-    struct body body;
+    struct select_body body;
     struct kv_group *group;
     struct prompt prompt;
     bool no_prefill_tokens;     /* the prompt counts for nothing */
     const uint32_t *to_compute; /* or for so many tokens; NULL = for what is not cached */
+    struct route_request q;
+    double overlap_credit; /* that q names */
+    struct admission_ticket ticket;
+    int (*answer)(struct choice *ch); /* after a wait; returns the status */
     struct route_decision decision;
     struct booking *booking;
     bool only_looks;       /* not worth a record */
@@ -77,7 +54,7 @@ DEFINE_CLEANUP_EMBEDDED(struct choice, choice_done)
 
 static int find_group(struct choice *ch)
 {
-    struct body *b = &ch->body;
+    struct select_body *b = &ch->body;
 
     if (!b->model_name.ptr)
         b->model_name = STR("default");
@@ -94,7 +71,7 @@ static int find_group(struct choice *ch)
 
 static int read_hashes(struct choice *ch)
 {
-    const struct body *b = &ch->body;
+    const struct select_body *b = &ch->body;
     const char *missing = !b->block_hashes.ptr      ? "block_hashes"
                           : !b->sequence_hashes.ptr ? "sequence_hashes"
                           : !b->isl_tokens.set      ? "isl_tokens"
@@ -115,7 +92,7 @@ static int read_hashes(struct choice *ch)
 
 static int read_prompt(struct choice *ch)
 {
-    const struct body *b = &ch->body;
+    const struct select_body *b = &ch->body;
     uint32_t block_size = ch->group->block_size;
     const struct tracking_scope scope = {.model = str_from(ch->group->model),
                                          .routing_group = str_from(ch->group->name),
@@ -143,7 +120,7 @@ static int read_prompt(struct choice *ch)
 /* Body, group and prompt; 0 or the status of the error that was written. */
 static int read_choice(struct choice *ch)
 {
-    int status = rest_body(ch->c, BODY, ARRAY_LEN(BODY), &ch->body);
+    int status = select_body_read(ch->c, &ch->body);
 
     if (status == 0)
         status = find_group(ch);
@@ -151,6 +128,14 @@ static int read_choice(struct choice *ch)
 }
 
 /* --- deciding --------------------------------------------------------------------------------- */
+
+static bool is_listed(const struct u64_list *ids, uint64_t id)
+{
+    for (size_t i = 0; i < ids->len; i++)
+        if (ids->ptr[i] == id)
+            return true;
+    return false;
+}
 
 /* The scheduler knows workers to leave out; a gateway names those to choose from. */
 static void exclude_others(struct choice *ch, struct route_request *q)
@@ -163,60 +148,28 @@ static void exclude_others(struct choice *ch, struct route_request *q)
     if (!allowed->ptr)
         return;
     excluded = arena_alloc(ch->c->arena, (workers->len + 1) * sizeof(*excluded));
-    while (map64_next(workers, &at, &id, &worker)) {
-        size_t i = 0;
-
-        while (i < allowed->len && allowed->ptr[i] != id)
-            i++;
-        if (i == allowed->len && ((struct select_worker *)(uintptr_t)worker)->group == ch->group)
+    while (map64_next(workers, &at, &id, &worker))
+        if (!is_listed(allowed, id) &&
+            ((struct select_worker *)(uintptr_t)worker)->group == ch->group)
             excluded[n++] = id;
-    }
     q->exclude = excluded;
     q->n_exclude = n;
 }
 
-struct pin {
-    struct opt_u64 worker_id, dp_rank;
-};
-struct override {
-    struct opt_f64 weight, temperature;
-};
-
-/* Members of the body that are objects themselves. */
-static int read_details(struct choice *ch, struct pin *pin, struct override *over)
-{
-    static const struct body_field pins[] = {
-        {"worker_id", BODY_U64, offsetof(struct pin, worker_id), true},
-        {"dp_rank", BODY_U32, offsetof(struct pin, dp_rank), true}};
-    static const struct body_field overrides[] = {
-        {"overlap_score_weight", BODY_F64, offsetof(struct override, weight), false},
-        {"router_temperature", BODY_F64, offsetof(struct override, temperature), false}};
-    struct err e = {""};
-    int r = 0;
-
-    if (ch->body.pinned_worker.ptr)
-        r = body_parse(ch->c->arena, ch->body.pinned_worker, pins, ARRAY_LEN(pins), pin, &e);
-    if (r == 0 && ch->body.router_config_override.ptr)
-        r = body_parse(ch->c->arena, ch->body.router_config_override, overrides,
-                       ARRAY_LEN(overrides), over, &e);
-    if (r == 0 && ((over->weight.set && over->weight.v < 0) ||
-                   (over->temperature.set && over->temperature.v < 0)))
-        r = err_set(&e, -EINVAL, "router_config_override must not be negative");
-    return r ? rest_error(ch->c, 422, "the body is not as expected: %s", e.text) : 0;
-}
-
-static int route_failed(struct choice *ch, int outcome, const struct worker_rank *pin)
+static int route_failed(struct choice *ch, int outcome)
 {
     switch (outcome) {
     case ROUTE_NO_SUCH_PIN:
+        if (ch->body.pinned_worker.ptr)
+            break;
         return rest_error(ch->c, 404, "worker %llu has no dp_rank %u",
-                          (unsigned long long)pin->worker_id, pin->dp_rank);
+                          (unsigned long long)ch->q.pin.worker_id, ch->q.pin.dp_rank);
     case ROUTE_ALL_BUSY:
         return rest_error(ch->c, 503, "all workers are busy, please retry later");
     default:
-        return rest_error(ch->c, 503, "no schedulable workers for model=%s routing_group=%s",
-                          ch->group->model, ch->group->name);
+        break;
     }
+    return rest_error(ch->c, 503, "no endpoints available to route work");
 }
 
 static const struct route_candidate *chosen(const struct choice *ch)
@@ -264,41 +217,221 @@ static void find_binding(const struct choice *ch, struct route_request *q)
                              &q->binding);
 }
 
-/* @pin may be NULL: then the body's pinned_worker counts. */
-static int decide(struct choice *ch, const struct worker_rank *pin, bool query_only)
+static void constrain(struct choice *ch, const struct select_constraints *told)
+{
+    struct route_taint *preferred =
+        arena_alloc(ch->c->arena, (told->preferred.len + 1) * sizeof(*preferred));
+
+    for (size_t i = 0; i < told->preferred.len; i++)
+        preferred[i] = (struct route_taint){told->preferred.ptr[i].name, told->preferred.ptr[i].v};
+    ch->q.required = told->required.ptr;
+    ch->q.n_required = told->required.len;
+    ch->q.preferred = preferred;
+    ch->q.n_preferred = told->preferred.len;
+}
+
+static double or_nan(struct opt_f64 v)
+{
+    return v.set ? v.v : NAN;
+}
+
+static void override(struct choice *ch, const struct select_override *over)
+{
+    struct route_request *q = &ch->q;
+
+    q->overlap_weight = or_nan(over->load_scale.set ? over->load_scale : over->weight);
+    q->temperature = or_nan(over->temperature);
+    ch->overlap_credit = over->credit.v;
+    q->overlap_credit = over->credit.set ? &ch->overlap_credit : NULL;
+    q->no_kv_reuse = over->assume_kv_reuse.set && !over->assume_kv_reuse.v;
+    q->no_prefill_tokens |= over->track_prefill_tokens.set && !over->track_prefill_tokens.v;
+}
+
+/* 0 or the status of the error that was written. */
+static int check_pin(struct choice *ch)
+{
+    const struct u64_list *allowed = &ch->body.allowed_worker_ids;
+    uint64_t worker = ch->q.pin.worker_id;
+
+    if (!ch->q.pinned || !allowed->ptr || is_listed(allowed, worker))
+        return 0;
+    return rest_error(ch->c, 400, "pinned worker %llu is not in allowed worker set",
+                      (unsigned long long)worker);
+}
+
+/* Fills ch->q. @pin may be NULL: then the body's pinned_worker counts. 0 or the status of the error
+ * that was written. */
+static int prepare(struct choice *ch, const struct worker_rank *pin, bool query_only)
 {
     const struct prompt *p = &ch->prompt;
-    struct override over = {{false, 0}, {false, 0}};
-    struct pin named = {{false, 0}, {false, 0}};
-    struct route_request q = {.id = ch->body.selection_id,
-                              .local = p->local,
-                              .sequence = p->sequence,
-                              .n_blocks = p->n_blocks,
-                              .isl = MAX(p->isl, 1u),
-                              .to_compute = ch->to_compute,
-                              .no_prefill_tokens = ch->no_prefill_tokens,
-                              .query_only = query_only,
-                              .now_ns = clock_now_ns(),
-                              .random = random_u64()};
-    int status = read_details(ch, &named, &over), r;
+    struct select_details d = {.pin = {.worker_id = {.set = false}}};
+    int status = select_details_read(ch->c, &ch->body, &d);
+    bool pinned = !ch->only_looks && (pin || d.pin.worker_id.set);
 
     if (status)
         return status;
     if (affinity_ttl_ns(ch) && ch->body.session_id.len > AFFINITY_ID_MAX)
         return rest_error(ch->c, 400, "session affinity ID must not exceed %d bytes",
                           AFFINITY_ID_MAX);
-    q.pinned = pin || named.worker_id.set;
-    q.pin = pin ? *pin : (struct worker_rank){named.worker_id.v, (uint32_t)named.dp_rank.v};
-    q.overlap_weight = over.weight.set ? over.weight.v : NAN;
-    q.temperature = over.temperature.set ? over.temperature.v : NAN;
-    exclude_others(ch, &q);
-    find_binding(ch, &q);
-    r = scheduler_route(ch->group->scheduler, &q, &ch->decision, &ch->booking);
+    ch->q = (struct route_request){
+        .id = ch->body.selection_id,
+        .local = p->local,
+        .sequence = p->sequence,
+        .n_blocks = p->n_blocks,
+        .isl = MAX(p->isl, 1u),
+        .pinned = pinned,
+        .pin = pin ? *pin : (struct worker_rank){d.pin.worker_id.v, (uint32_t)d.pin.dp_rank.v},
+        .to_compute = ch->to_compute,
+        .no_prefill_tokens = ch->no_prefill_tokens,
+        .query_only = query_only,
+        .now_ns = clock_now_ns(),
+        .random = random_u64()};
+    override(ch, &d.over);
+    if (ch->only_looks)
+        return 0; /* at all workers, as in 1.6.1 */
+    constrain(ch, &d.constraints);
+    exclude_others(ch, &ch->q);
+    find_binding(ch, &ch->q);
+    if (!ch->q.pinned && d.affinity.worker_id.set) {
+        ch->q.bound = true;
+        ch->q.binding =
+            (struct worker_rank){d.affinity.worker_id.v, (uint32_t)d.affinity.dp_rank.v};
+    }
+    return check_pin(ch);
+}
+
+/* Routes what was prepared; 0 or the status of the error that was written. */
+static int route(struct choice *ch)
+{
+    const struct route_request *q = &ch->q;
+    int r = scheduler_route(ch->group->scheduler, q, &ch->decision, &ch->booking);
+
     if (!ch->only_looks)
-        note_decision(ch, &q, r);
-    if (r == 0 && !query_only)
-        bind_session(ch, session_of(ch, &q));
-    return r ? route_failed(ch, r, &q.pin) : 0;
+        note_decision(ch, q, r);
+    if (r == 0 && !q->query_only)
+        bind_session(ch, session_of(ch, q));
+    return r ? route_failed(ch, r) : 0;
+}
+
+static int decide(struct choice *ch, const struct worker_rank *pin, bool query_only)
+{
+    int status = prepare(ch, pin, query_only);
+
+    return status ? status : route(ch);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+/* Until it is answered; @answer writes what was chosen. */
+static struct choice *choice_new(struct select_state *s, struct rest_call *c,
+                                 int (*answer)(struct choice *ch))
+{
+    struct choice *ch = arena_alloc(c->arena, sizeof(*ch));
+
+    *ch = (struct choice){.s = s, .c = c, .answer = answer};
+    return ch;
+}
+
+/* Gives back what is outside of the arena; returns @status. */
+static int choice_end(struct choice *ch, int status)
+{
+    choice_done(ch);
+    return status;
+}
+
+static int decide_and_answer(struct choice *ch)
+{
+    int status = route(ch);
+
+    return choice_end(ch, status ? status : ch->answer(ch));
+}
+
+/* Nobody else may reserve under its id meanwhile. */
+static void stop_waiting(struct choice *ch)
+{
+    if (!ch->q.query_only)
+        (void)strmap_remove(ch->s->waiting, ch->body.selection_id);
+}
+
+/* Workers and bindings may be others than when it came. */
+static void on_room(void *arg)
+{
+    struct choice *ch = arg;
+    int status;
+
+    stop_waiting(ch);
+    status = prepare(ch, NULL, ch->q.query_only);
+    rest_answer(ch->c, status ? choice_end(ch, status) : decide_and_answer(ch));
+}
+
+static void on_gone(void *arg)
+{
+    struct choice *ch = arg;
+
+    admission_leave(&ch->ticket);
+    stop_waiting(ch);
+    choice_done(ch);
+}
+
+static int refuse(struct choice *ch, const struct admission_refusal *why)
+{
+    struct json_put *j = &ch->c->json;
+    char *text = arena_printf(ch->c->arena,
+                              "router policy class \"%s\" queue %s limit reached "
+                              "(current=%llu, limit=%llu)",
+                              why->class, why->kind, (unsigned long long)why->current,
+                              (unsigned long long)why->limit);
+
+    json_put_object(j);
+    json_put_key(j, "error");
+    json_put_cstr(j, text);
+    json_put_key(j, "details");
+    json_put_object(j);
+    json_put_key(j, "policy_class");
+    json_put_cstr(j, why->class);
+    json_put_key(j, "limit_kind");
+    json_put_cstr(j, why->kind);
+    json_put_key(j, "current");
+    json_put_u64(j, why->current);
+    json_put_key(j, "limit");
+    json_put_u64(j, why->limit);
+    json_put_object_end(j);
+    json_put_object_end(j);
+    return 429;
+}
+
+static int wait_for_room(struct choice *ch)
+{
+    if (!ch->q.query_only)
+        (void)strmap_set(ch->s->waiting, ch->body.selection_id, ch);
+    rest_defer(ch->c, on_gone, ch);
+    return REST_LATER;
+}
+
+/* Decides and answers, now or when there is room. */
+static int admit(struct choice *ch, bool query_only)
+{
+    const struct select_body *b = &ch->body;
+    struct admission_refusal why;
+    int status = prepare(ch, NULL, query_only);
+
+    if (status)
+        return choice_end(ch, status);
+    ch->ticket =
+        (struct admission_ticket){.q = ch->q,
+                                  .wanted = rest_header(ch->c, "x-dynamo-meta-policy-class"),
+                                  .strict_priority = (uint32_t)b->strict_priority.v,
+                                  .jump_s = b->priority_jump.v > 0 ? b->priority_jump.v : 0,
+                                  .go = on_room,
+                                  .arg = ch};
+    switch (admission_enter(ch->group->admission, &ch->ticket, &why)) {
+    case ADMISSION_WAITS:
+        return wait_for_room(ch);
+    case ADMISSION_REFUSED:
+        return choice_end(ch, refuse(ch, &why));
+    default:
+        return decide_and_answer(ch);
+    }
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -378,31 +511,33 @@ static struct str pending_key(const struct choice *ch)
     return str_from(key);
 }
 
+static int answer_select(struct choice *ch)
+{
+    struct json_put *j = &ch->c->json;
+    struct str id = ch->body.selection_id;
+
+    if (id.ptr) {
+        const struct selection s = {chosen(ch)->worker,  ch->prompt.local, ch->prompt.sequence,
+                                    ch->prompt.n_blocks, ch->prompt.isl,   ch->body.session_id};
+
+        selection_cache_put(ch->s->pending, pending_key(ch), &s, select_now_ms(ch->s));
+    }
+    json_put_object(j);
+    if (id.ptr) {
+        json_put_key(j, "selection_id");
+        json_put_str(j, id);
+    }
+    put_selection(ch);
+    json_put_object_end(j);
+    return 200;
+}
+
 int select_select(void *state, struct rest_call *c)
 {
-    AUTO(choice_done) struct choice ch = {.s = state, .c = c};
-    struct str id;
-    int status = read_choice(&ch);
+    struct choice *ch = choice_new(state, c, answer_select);
+    int status = read_choice(ch);
 
-    if (status == 0)
-        status = decide(&ch, NULL, true);
-    if (status)
-        return status;
-    id = ch.body.selection_id;
-    if (id.ptr) {
-        const struct selection s = {chosen(&ch)->worker, ch.prompt.local, ch.prompt.sequence,
-                                    ch.prompt.n_blocks,  ch.prompt.isl,   ch.body.session_id};
-
-        selection_cache_put(ch.s->pending, pending_key(&ch), &s, select_now_ms(ch.s));
-    }
-    json_put_object(&c->json);
-    if (id.ptr) {
-        json_put_key(&c->json, "selection_id");
-        json_put_str(&c->json, id);
-    }
-    put_selection(&ch);
-    json_put_object_end(&c->json);
-    return 200;
+    return status ? choice_end(ch, status) : admit(ch, true);
 }
 
 /* --- reserving -------------------------------------------------------------------------------- */
@@ -412,7 +547,8 @@ static int may_reserve(struct choice *ch)
 {
     struct select_state *s = ch->s;
 
-    if (select_reservation_find(s, ch->body.selection_id))
+    if (select_reservation_find(s, ch->body.selection_id) ||
+        strmap_get(s->waiting, ch->body.selection_id))
         return rest_error(ch->c, 409, "selection %.*s is already reserved or being reserved",
                           STR_ARG(ch->body.selection_id));
     if (strmap_len(s->reservations) >= SELECT_RESERVATIONS_MAX)
@@ -429,45 +565,48 @@ static void keep(struct choice *ch)
     r->session = affinity_hold(ch->group->affinity, ch->session);
 }
 
+static int answer_reserved(struct choice *ch)
+{
+    struct json_put *j = &ch->c->json;
+
+    keep(ch);
+    json_put_object(j);
+    json_put_key(j, "selection_id");
+    json_put_str(j, ch->body.selection_id);
+    json_put_key(j, "sequence_hashes");
+    json_put_array(j);
+    for (size_t i = 0; i < ch->prompt.n_blocks; i++)
+        json_put_i64(j, (int64_t)ch->prompt.sequence[i]);
+    json_put_array_end(j);
+    json_put_key(j, "isl_tokens");
+    json_put_u64(j, ch->prompt.isl);
+    json_put_key(j, "track_prefill_tokens");
+    json_put_bool(j, ch->decision.inputs.track_prefill_tokens);
+    put_selection(ch);
+    json_put_object_end(j);
+    return 200;
+}
+
 int select_select_and_reserve(void *state, struct rest_call *c)
 {
-    AUTO(choice_done) struct choice ch = {.s = state, .c = c};
-    int status = read_choice(&ch);
+    struct choice *ch = choice_new(state, c, answer_reserved);
+    int status = read_choice(ch);
 
-    if (status == 0 && !ch.body.selection_id.ptr) {
+    if (status == 0 && !ch->body.selection_id.ptr) {
         char *id = arena_alloc(c->arena, UUID_TEXT_SIZE);
 
         random_uuid(id);
-        ch.body.selection_id = str_from(id);
+        ch->body.selection_id = str_from(id);
     }
     if (status == 0)
-        status = may_reserve(&ch);
-    if (status == 0)
-        status = decide(&ch, NULL, false);
-    if (status)
-        return status;
-    keep(&ch);
-    json_put_object(&c->json);
-    json_put_key(&c->json, "selection_id");
-    json_put_str(&c->json, ch.body.selection_id);
-    json_put_key(&c->json, "sequence_hashes");
-    json_put_array(&c->json);
-    for (size_t i = 0; i < ch.prompt.n_blocks; i++)
-        json_put_i64(&c->json, (int64_t)ch.prompt.sequence[i]);
-    json_put_array_end(&c->json);
-    json_put_key(&c->json, "isl_tokens");
-    json_put_u64(&c->json, ch.prompt.isl);
-    json_put_key(&c->json, "track_prefill_tokens");
-    json_put_bool(&c->json, true);
-    put_selection(&ch);
-    json_put_object_end(&c->json);
-    return 200;
+        status = may_reserve(ch);
+    return status ? choice_end(ch, status) : admit(ch, false);
 }
 
 /* Reserves what an earlier /select with this id had chosen. */
 static int replay(struct choice *ch)
 {
-    const struct body *b = &ch->body;
+    const struct select_body *b = &ch->body;
     const struct selection *s = NULL;
     struct worker_rank w;
     int status;
@@ -531,8 +670,8 @@ static int reserve_explicit(struct choice *ch)
 int select_reserve(void *state, struct rest_call *c)
 {
     AUTO(choice_done) struct choice ch = {.s = state, .c = c};
-    struct body *b = &ch.body;
-    int status = rest_body(c, BODY, ARRAY_LEN(BODY), b);
+    struct select_body *b = &ch.body;
+    int status = select_body_read(c, b);
 
     if (status)
         return status;

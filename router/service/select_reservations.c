@@ -152,6 +152,7 @@ int select_release(void *state, struct rest_call *c)
 
 static void put_group_loads(struct json_put *j, struct arena *a, const struct kv_group *g)
 {
+    struct route_queue_stats waiting = admission_waiting(g->admission);
     size_t n = scheduler_loads(g->scheduler, NULL, 0);
     struct worker_load *loads = arena_alloc(a, (n + 1) * sizeof(*loads));
 
@@ -179,9 +180,9 @@ static void put_group_loads(struct json_put *j, struct arena *a, const struct kv
     }
     json_put_array_end(j);
     json_put_key(j, "pending_count");
-    json_put_u64(j, 0);
+    json_put_u64(j, waiting.requests);
     json_put_key(j, "pending_isl_tokens");
-    json_put_u64(j, 0);
+    json_put_u64(j, waiting.isl_tokens);
     json_put_object_end(j);
 }
 

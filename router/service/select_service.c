@@ -105,6 +105,7 @@ static void init_state(struct select_state *s, struct loop *l, const struct http
     s->metrics = metric_registry_new();
     kv_groups_init(&s->groups, &route, s->metrics);
     s->reservations = strmap_new();
+    s->waiting = strmap_new();
     list_init(&s->oldest_first);
     s->expiry_ms = route.expiry_ms;
     s->pending = selection_cache_new(
@@ -118,6 +119,19 @@ static void init_state(struct select_state *s, struct loop *l, const struct http
                              "Selections that may yet be reserved", METRIC_GAUGE);
     s->expired = plain(s, "commutator_select_reservations_expired_total",
                        "Reservations dropped for want of a sign of life", METRIC_COUNTER);
+}
+
+static int start_queue(struct select_state *s, const struct http_options *o, struct err *e)
+{
+    int r = admission_rules_load(&s->rules, &o->base.queue, e);
+
+    if (r < 0)
+        return r;
+    admission_metrics_init(&s->queue_metrics, s->metrics, "dynamo_component");
+    s->groups.rules = s->rules;
+    s->groups.queue_metrics = &s->queue_metrics;
+    s->groups.loop = s->loop;
+    return 0;
 }
 
 /* A peer's groups matter where workers of ours are in them. */
@@ -151,7 +165,9 @@ static void program_done(void *state)
     explain_free(s->state.explain);
     select_workers_free_all(&s->state);
     strmap_free(s->state.reservations);
+    strmap_free(s->state.waiting);
     kv_groups_done(&s->state.groups);
+    admission_rules_free(s->state.rules);
     selection_cache_free(s->state.pending);
     zmq_context_free(s->state.zmq);
     metric_registry_free(s->state.metrics);
@@ -183,6 +199,8 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     explain = explain_conf_of(&o->base, l, s->state.metrics);
     s->expire = timer_new(l, on_expire, s);
     timer_start_repeat(s->expire, EXPIRE_EVERY_MS);
+    if (r == 0)
+        r = start_queue(&s->state, o, e);
     if (r == 0)
         r = zmq_context_new(&s->state.zmq, l, e);
     if (r == 0)

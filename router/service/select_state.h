@@ -12,6 +12,7 @@
 #include "lib/base/metric.h"
 #include "lib/base/strmap.h"
 #include "lib/net/loop.h"
+#include "router/frontend/admission.h"
 #include "router/sched/affinity.h"
 #include "router/service/kv_group.h"
 #include "router/service/rest.h"
@@ -63,10 +64,19 @@ struct select_state {
     struct peer_recovery *peers;    /* NULL: none */
     struct service_peers *replicas; /* NULL: none */
     struct explain *explain;        /* remembers decisions */
-    struct tracking_key *tracking;  /* names blocks of bookings; NULL = public identities */
+    struct admission_rules *rules;  /* who waits */
+    struct admission_metrics queue_metrics;
+    struct strmap *waiting;        /* ids that will be reserved, of requests that wait */
+    struct tracking_key *tracking; /* names blocks of bookings; NULL = public identities */
     struct metric *gauge_workers, *gauge_schedulable, *gauge_reservations, *gauge_pending;
     struct metric *expired;
 };
+
+/* Whether requests may wait here. */
+static inline bool select_queues(const struct select_state *s)
+{
+    return queue_profiles_wait(&s->rules->profiles);
+}
 
 static inline uint64_t select_now_ms(const struct select_state *s)
 {

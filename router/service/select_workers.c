@@ -29,12 +29,18 @@ static void detach(struct select_state *s, struct select_worker *w)
         return;
     select_reservations_drop_worker(s, w->spec.worker_id.v);
     kv_group_remove_worker(g, w->spec.worker_id.v);
+    kv_group_wake(g);
     g->n_workers--; /* without any it stays, as in 1.6.1, and so do its sizes */
 }
 
 static bool follows_events(const struct select_state *s)
 {
     return s->groups.route.use_kv_events;
+}
+
+static struct worker_needs needs_of(const struct select_state *s)
+{
+    return (struct worker_needs){follows_events(s), select_queues(s)};
 }
 
 static int start_listeners(struct select_state *s, struct select_worker *w, struct err *e)
@@ -68,11 +74,20 @@ static int start_listeners(struct select_state *s, struct select_worker *w, stru
 
 static int put_into_scheduler(const struct select_worker *w, struct err *e)
 {
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct str_list told = worker_spec_taints(a, &w->spec);
+    const char **taints = arena_alloc(a, (told.len + 1) * sizeof(*taints));
     const struct worker_info info = {.worker_id = w->spec.worker_id.v,
                                      .dp_start = worker_spec_first_rank(&w->spec),
                                      .dp_size = worker_spec_ranks(&w->spec),
-                                     .total_kv_blocks = w->spec.total_kv_blocks.v};
+                                     .total_kv_blocks = w->spec.total_kv_blocks.v,
+                                     .max_batched_tokens = w->spec.max_num_batched_tokens.v,
+                                     .taints = taints,
+                                     .n_taints = told.len};
 
+    for (size_t i = 0; i < told.len; i++)
+        taints[i] = arena_strdup(a, told.ptr[i]);
+    kv_group_wake(w->group);
     return scheduler_put_worker(w->group->scheduler, &info)
                ? 0
                : err_set(e, -ENOSPC, "no room for another worker");
@@ -110,7 +125,7 @@ static void attach(struct select_state *s, struct select_worker *w)
     struct err e;
 
     free(TAKE(w->failure));
-    if (worker_spec_missing(&w->spec, follows_events(s), ignore_reason, NULL) > 0)
+    if (worker_spec_missing(&w->spec, needs_of(s), ignore_reason, NULL) > 0)
         return;
     if (join(s, w, &e) < 0) {
         w->failure = xasprintf("reconciliation failed: %s", e.text);
@@ -173,7 +188,7 @@ static void replace_spec(struct select_state *s, struct select_worker *w, struct
     w->arena = take_arena;
     w->spec = *spec;
     arena_free(old);
-    if (!same || worker_spec_missing(spec, follows_events(s), ignore_reason, NULL) > 0) {
+    if (!same || worker_spec_missing(spec, needs_of(s), ignore_reason, NULL) > 0) {
         detach(s, w);
         attach(s, w);
     } else if (put_into_scheduler(w, &e) < 0) {
@@ -188,8 +203,7 @@ static void put_reason(void *arg, const char *reason)
     json_put_cstr(arg, reason);
 }
 
-/* @events: they are followed. */
-static void put_worker(struct json_put *j, const struct select_worker *w, bool events,
+static void put_worker(struct json_put *j, const struct select_worker *w, struct worker_needs needs,
                        const char *lifecycle)
 {
     AUTO(buf_done) struct buf reasons = BUF_NULL;
@@ -201,7 +215,7 @@ static void put_worker(struct json_put *j, const struct select_worker *w, bool e
     if (w->failure)
         json_put_cstr(&list, w->failure);
     if (!w->group && !lifecycle &&
-        (worker_spec_missing(&w->spec, events, put_reason, &list) > 0 || w->failure)) {
+        (worker_spec_missing(&w->spec, needs, put_reason, &list) > 0 || w->failure)) {
         json_put_array_end(&list);
         json_put_key(j, "not_schedulable_reasons");
         json_put_raw(j, buf_str(&reasons));
@@ -242,7 +256,7 @@ int select_workers_post(void *state, struct rest_call *c)
         map64_put_ptr(&s->workers, spec.worker_id.v, w);
     }
     replace_spec(s, w, a, &spec);
-    put_worker(&c->json, w, follows_events(s), NULL);
+    put_worker(&c->json, w, needs_of(s), NULL);
     return 201;
 }
 
@@ -287,7 +301,7 @@ int select_workers_patch(void *state, struct rest_call *c)
     spec.routing_group =
         (struct str){arena_strdup(a, w->spec.routing_group), w->spec.routing_group.len};
     replace_spec(s, w, a, &spec);
-    put_worker(&c->json, w, follows_events(s), NULL);
+    put_worker(&c->json, w, needs_of(s), NULL);
     return 200;
 }
 
@@ -299,7 +313,7 @@ int select_workers_delete(void *state, struct rest_call *c)
 
     if (!w)
         return status;
-    put_worker(&c->json, w, true, "unschedulable");
+    put_worker(&c->json, w, needs_of(s), "unschedulable");
     (void)map64_remove(&s->workers, w->spec.worker_id.v, NULL);
     worker_free(s, w);
     return 200;
@@ -327,7 +341,7 @@ static size_t put_workers(struct select_state *s, struct rest_call *c)
     qsort(all, n, sizeof(struct select_worker *), by_place);
     json_put_array(&c->json);
     for (size_t i = 0; i < n; i++) {
-        put_worker(&c->json, all[i], follows_events(s), NULL);
+        put_worker(&c->json, all[i], needs_of(s), NULL);
         schedulable += all[i]->group != NULL;
     }
     json_put_array_end(&c->json);

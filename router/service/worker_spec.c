@@ -25,26 +25,46 @@ static const struct body_field FIELDS[] = {
     {"total_kv_blocks", BODY_U64, AT(total_kv_blocks), false},
     {"stable_routing_id", BODY_JSON, AT(extras[WORKER_STABLE_ROUTING_ID]), false},
     {"is_eagle", BODY_JSON, AT(extras[WORKER_IS_EAGLE]), false},
-    {"taints", BODY_JSON, AT(extras[WORKER_TAINTS]), false},
+    {"taints", BODY_JSON, AT(taints), false},
     {"topology_domains", BODY_JSON, AT(extras[WORKER_TOPOLOGY_DOMAINS]), false},
     {"kv_transfer_domain", BODY_JSON, AT(extras[WORKER_KV_TRANSFER_DOMAIN]), false},
     {"kv_transfer_enforcement", BODY_JSON, AT(extras[WORKER_KV_TRANSFER_ENFORCEMENT]), false},
     {"kv_transfer_preferred_weight", BODY_JSON, AT(extras[WORKER_KV_TRANSFER_PREFERRED_WEIGHT]),
      false},
 };
-static const char *const EXTRA_DEFAULTS[WORKER_EXTRAS] = {
-    [WORKER_TAINTS] = "[]", [WORKER_TOPOLOGY_DOMAINS] = "{}"};
+static const char *const EXTRA_DEFAULTS[WORKER_EXTRAS] = {[WORKER_TOPOLOGY_DOMAINS] = "{}"};
 
 /* --- reading ---------------------------------------------------------------------------------- */
+
+static int read_taints(struct arena *a, const struct worker_spec *w, struct str_list *ret,
+                       struct err *e)
+{
+    static const struct body_field table[] = {{"taints", BODY_STRINGS, 0, true}};
+    char *object = arena_printf(a, "{\"taints\":%.*s}", STR_ARG(w->taints));
+
+    return body_parse(a, str_from(object), table, ARRAY_LEN(table), ret, e);
+}
 
 int worker_spec_patch(struct arena *a, struct str json, struct worker_spec *spec, struct err *e)
 {
     struct worker_spec w = *spec;
     int r = body_parse(a, json, FIELDS, ARRAY_LEN(FIELDS), &w, e);
 
+    if (r == 0 && w.taints.ptr)
+        r = read_taints(a, &w, &(struct str_list){.ptr = NULL}, e);
     if (r == 0)
         *spec = w;
     return r;
+}
+
+struct str_list worker_spec_taints(struct arena *a, const struct worker_spec *w)
+{
+    struct str_list taints = {.ptr = NULL};
+    struct err e;
+
+    if (w->taints.ptr)
+        (void)!read_taints(a, w, &taints, &e); /* they were read when they were told */
+    return taints;
 }
 
 int worker_spec_parse(struct arena *a, struct str json, struct worker_spec *ret, struct err *e)
@@ -118,7 +138,7 @@ static PRINTF_LIKE(2, 3) void say(struct missing *m, const char *format, ...)
     m->n++;
 }
 
-size_t worker_spec_missing(const struct worker_spec *w, bool events,
+size_t worker_spec_missing(const struct worker_spec *w, struct worker_needs needs,
                            void (*tell)(void *arg, const char *reason), void *arg)
 {
     AUTO(arena_free) struct arena *a = arena_new();
@@ -133,11 +153,13 @@ size_t worker_spec_missing(const struct worker_spec *w, bool events,
         say(&m, "data_parallel_size must be between 1 and %d", WORKER_RANKS_MAX);
         return m.n;
     }
-    for (uint32_t i = 0; events && i < n; i++)
+    for (uint32_t i = 0; needs.events && i < n; i++)
         if (!worker_spec_events(a, w, first + i).len)
             say(&m, "kv_events endpoint is required for dp_rank %" PRIu32, first + i);
     if (w->replay_endpoint.len && n > 1)
         say(&m, "replay_endpoint is supported only for data_parallel_size 1");
+    if (needs.capacity && !w->max_num_batched_tokens.set)
+        say(&m, "max_num_batched_tokens is required while queueing is enabled");
     return m.n;
 }
 
@@ -201,7 +223,8 @@ void worker_spec_put(struct json_put *j, const struct worker_spec *w, const char
     put_u64(j, "total_kv_blocks", w->total_kv_blocks);
     put_extra(j, w, WORKER_STABLE_ROUTING_ID, "stable_routing_id");
     put_extra(j, w, WORKER_IS_EAGLE, "is_eagle");
-    put_extra(j, w, WORKER_TAINTS, "taints");
+    json_put_key(j, "taints");
+    json_put_raw(j, w->taints.ptr ? w->taints : STR("[]"));
     put_extra(j, w, WORKER_TOPOLOGY_DOMAINS, "topology_domains");
     put_extra(j, w, WORKER_KV_TRANSFER_DOMAIN, "kv_transfer_domain");
     put_extra(j, w, WORKER_KV_TRANSFER_ENFORCEMENT, "kv_transfer_enforcement");

@@ -22,7 +22,6 @@ enum { WORKER_RANKS_MAX = 1024 };
 enum worker_extra {
     WORKER_STABLE_ROUTING_ID,
     WORKER_IS_EAGLE,
-    WORKER_TAINTS,
     WORKER_TOPOLOGY_DOMAINS,
     WORKER_KV_TRANSFER_DOMAIN,
     WORKER_KV_TRANSFER_ENFORCEMENT,
@@ -36,6 +35,7 @@ struct worker_spec {
     struct str endpoint, kv_events_endpoint, replay_endpoint;
     struct str kv_events_endpoints; /* {"rank":"tcp://…"} as JSON */
     struct opt_u64 block_size, dp_start, dp_size, max_num_batched_tokens, total_kv_blocks;
+    struct str taints;                /* ["…"] as JSON; absent = none */
     struct str extras[WORKER_EXTRAS]; /* JSON */
 };
 
@@ -56,14 +56,19 @@ static inline uint32_t worker_spec_ranks(const struct worker_spec *w)
 {
     return w->dp_size.set ? (uint32_t)w->dp_size.v : 1;
 }
+/* What requests may require or prefer of it; in @a. */
+struct str_list worker_spec_taints(struct arena *a, const struct worker_spec *w);
 /* Where the rank's KV events are to be had; in @a. STR_NULL when that is not known. */
 struct str worker_spec_events(struct arena *a, const struct worker_spec *w, uint32_t rank);
 
 /*
  * What keeps the worker from being chosen, each reason given to @tell. Returns how many there are.
- * @events: they are to be followed.
  */
-size_t worker_spec_missing(const struct worker_spec *w, bool events,
+struct worker_needs {
+    bool events;   /* its events are to be followed */
+    bool capacity; /* requests wait while it is full */
+};
+size_t worker_spec_missing(const struct worker_spec *w, struct worker_needs needs,
                            void (*tell)(void *arg, const char *reason), void *arg);
 /* Whether both mean the same targets with the same sources of events. */
 bool worker_spec_same_targets(const struct worker_spec *a, const struct worker_spec *b);

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (worker_spec_parse(a, str_slice(data, size), &w, &e) != 0)
         return 0;
-    assert(worker_spec_missing(&w, true, count, &n) == n);
+    assert(worker_spec_missing(&w, (struct worker_needs){true, true}, count, &n) == n);
     json_put_object(&j);
     worker_spec_put(&j, &w, "any");
     json_put_object_end(&j);

@@ -18,7 +18,7 @@ static void expect_missing(const char *json, const char *expected)
     struct err e;
 
     EXPECT_OK(worker_spec_parse(a, str_from(json), &w, &e), &e);
-    (void)worker_spec_missing(&w, true, join, &out);
+    (void)worker_spec_missing(&w, (struct worker_needs){.events = true}, join, &out);
     assert_string_equal(buf_cstr(&out), expected);
 }
 
@@ -53,9 +53,48 @@ static void test_needs_no_events_where_none_are_followed(void **state)
     EXPECT_OK(worker_spec_parse(
                   a, STR("{\"worker_id\":1,\"endpoint\":\"http://a\",\"block_size\":4}"), &w, &e),
               &e);
-    assert_int_equal(worker_spec_missing(&w, true, join, &out), 1);
-    assert_int_equal(worker_spec_missing(&w, false, join, &out), 0);
+    assert_int_equal(worker_spec_missing(&w, (struct worker_needs){.events = true}, join, &out), 1);
+    assert_int_equal(worker_spec_missing(&w, (struct worker_needs){.events = false}, join, &out),
+                     0);
     buf_done(&out);
+}
+
+static void test_says_its_size_where_requests_wait(void **state)
+{
+    static const struct worker_needs needs = {.capacity = true};
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct buf out = BUF_NULL;
+    struct worker_spec w;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(worker_spec_parse(
+                  a, STR("{\"worker_id\":1,\"endpoint\":\"http://a\",\"block_size\":4}"), &w, &e),
+              &e);
+    assert_int_equal(worker_spec_missing(&w, needs, join, &out), 1);
+    assert_true(
+        str_is(buf_str(&out), "max_num_batched_tokens is required while queueing is enabled; "));
+    EXPECT_OK(worker_spec_patch(a, STR("{\"max_num_batched_tokens\":1}"), &w, &e), &e);
+    assert_int_equal(worker_spec_missing(&w, needs, join, &out), 0);
+    buf_done(&out);
+}
+
+static void test_taints_are_strings(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct str_list taints;
+    struct worker_spec w;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(worker_spec_parse(a, STR("{\"worker_id\":1}"), &w, &e), &e);
+    assert_int_equal(worker_spec_taints(a, &w).len, 0);
+    EXPECT_OK(worker_spec_patch(a, STR("{\"taints\":[\"a\",\"zone=x\"]}"), &w, &e), &e);
+    taints = worker_spec_taints(a, &w);
+    assert_int_equal(taints.len, 2);
+    assert_true(str_is(taints.ptr[1], "zone=x"));
+    assert_int_equal(worker_spec_patch(a, STR("{\"taints\":[1]}"), &w, &e), -EINVAL);
+    assert_int_equal(worker_spec_taints(a, &w).len, 2);
 }
 
 static void test_tells_all_members_in_order(void **state)
@@ -105,7 +144,7 @@ static void test_a_patch_changes_only_what_it_names(void **state)
     EXPECT_OK(worker_spec_patch(a, STR("{\"block_size\":8,\"bogus\":1}"), &w, &e), &e);
     assert_int_equal(w.block_size.v, 8);
     assert_true(str_is(w.endpoint, "http://b"));
-    assert_true(str_is(w.extras[WORKER_TAINTS], "[\"t\"]"));
+    assert_true(str_is(w.taints, "[\"t\"]"));
     assert_int_equal(worker_spec_patch(a, STR("{\"block_size\":\"x\"}"), &w, &e), -EINVAL);
     assert_int_equal(w.block_size.v, 8);
     arena_free(a);
@@ -132,6 +171,7 @@ static void test_finds_the_events_of_a_rank(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_says_what_is_missing), T(test_needs_no_events_where_none_are_followed),
+                    T(test_says_its_size_where_requests_wait), T(test_taints_are_strings),
                     T(test_tells_all_members_in_order), T(test_a_patch_changes_only_what_it_names),
                     T(test_finds_the_events_of_a_rank));
 }
