@@ -8,12 +8,15 @@
 
 static const struct log_target LG = {"commutator::net::tls"};
 
+enum { LOOK_MS = 5000 };
+
 struct tls_context {
     SSL_CTX *ctx;
     const SSL_METHOD *method;
     tls_context_fn complete;
     char *cert, *key, *ca;
     struct fswatch *watches[TLS_FILES_MAX];
+    struct timer *look; /* NULL until a watch could not be had */
     struct loop *loop;
     bool reload_due;
     uint64_t reloads;
@@ -117,11 +120,53 @@ static int watch(struct tls_context *t, const char *file, struct fswatch **ret, 
     return fswatch_start(ret, t->loop, slash ? dir : ".", on_file, t, e);
 }
 
+/* Of all files that are not watched yet. */
+static int watch_all(struct tls_context *t, struct err *e)
+{
+    const char *const names[TLS_FILES_MAX] = {t->cert, t->key, t->ca};
+
+    for (size_t i = 0; i < TLS_FILES_MAX; i++) {
+        int r = names[i] && !t->watches[i] ? watch(t, names[i], &t->watches[i], e) : 0;
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Until there is a watch to have for each file. Watch first, then look: nothing is missed between. */
+static void on_look(void *arg)
+{
+    struct tls_context *t = arg;
+    struct err e;
+
+    if (watch_all(t, &e) == 0)
+        timer_stop(t->look);
+    reload(t);
+}
+
+/*
+ * The kernel gives a user few watches, and other programs may hold them all. That is no reason not
+ * to serve: the files are read every LOOK_MS then.
+ */
+static int watch_or_look(struct tls_context *t, struct err *e)
+{
+    int r = watch_all(t, e);
+
+    if (r != -EMFILE && r != -ENOSPC)
+        return r;
+    log_warn(&LG,
+             "no file watch is left for this user, will read TLS files every few seconds instead",
+             LOG_STR("why", e->text));
+    t->look = timer_new(t->loop, on_look, t);
+    timer_start_repeat(t->look, LOOK_MS);
+    return 0;
+}
+
 int tls_context_new(struct tls_context **ret, struct loop *l, const SSL_METHOD *method,
                     tls_context_fn complete, const struct tls_files *files, struct err *e)
 {
     AUTO(tls_context_free) struct tls_context *t = xcalloc(1, sizeof(*t));
-    const char *const names[TLS_FILES_MAX] = {files->cert, files->key, files->ca};
     int r;
 
     t->loop = l;
@@ -131,9 +176,8 @@ int tls_context_new(struct tls_context **ret, struct loop *l, const SSL_METHOD *
     t->key = files->key ? xstrdup(files->key) : NULL;
     t->ca = files->ca ? xstrdup(files->ca) : NULL;
     r = ctx_load(&t->ctx, t, e);
-    for (size_t i = 0; i < TLS_FILES_MAX && r == 0; i++)
-        if (names[i])
-            r = watch(t, names[i], &t->watches[i], e);
+    if (r == 0)
+        r = watch_or_look(t, e);
     if (r < 0)
         return r;
     *ret = TAKE(t);
@@ -157,6 +201,7 @@ struct tls_context *tls_context_free(struct tls_context *t)
         return NULL;
     for (size_t i = 0; i < TLS_FILES_MAX; i++)
         t->watches[i] = fswatch_stop(t->watches[i]);
+    t->look = timer_free(t->look);
     loop_defer(t->loop, context_free, t); /* behind a reload that is due */
     return NULL;
 }

@@ -3,7 +3,7 @@
  * Internal to lib/net: OpenSSL's contexts out of files, for tls_server.c and tls_client.c.
  *
  * The files are read at the start and again when something changes in their folders, as when
- * Kubernetes renews a mounted secret. What cannot be used then is logged and the old ones stay;
+ * Kubernetes renews a mounted secret; every few seconds while no file watch can be had. What cannot be used then is logged and the old ones stay;
  * sessions keep what they began with. TLS 1.2 and up. One loop thread.
  */
 #pragma once
