@@ -550,6 +550,53 @@ def test_what_workers_of_1_x_are_told(rig):
             assert bodies[0] == bodies[1] != plain, (headers, more)
 
 
+DATA = "data:image/png;base64,aGk="
+
+
+def medium(kind, url, **more):
+    return {"type": kind, kind: url and {"url": url, **more}}
+
+
+def with_media(release):
+    """Chats with images, videos and sounds, and what else goes to workers outside of the prompt."""
+    image, text = medium("image_url", "http://a/b.png", detail="high"), {"type": "text", "text": "t"}
+    user = {"role": "user", "content": [text, image, text, medium("image_url", DATA)]}
+    chats = [[user], [user, {"role": "assistant", "content": "x"}, {**user, "name": "n"}], [{"role": "user", "content": [text]}],
+             [{"role": "user", "content": [medium("video_url", "http://a/v.mp4"), image, medium("audio_url", "http://a/s.wav"), text]}],
+             [user, {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+              {"role": "tool", "tool_call_id": "c", "content": "r"}]]
+    asked = [{"messages": chat} for chat in chats]
+    if release == NEWEST:
+        asked += [{"messages": [{"role": "user", "content": content}]} for content in (
+            [{**medium("image_url", None), "uuid": "u"}], [{**image, "uuid": "u"}, image])]
+        asked += [{"messages": [user], **more} for more in ({"mm_processor_kwargs": {"a": 1}}, {"nvext": {"extra_fields": ["timing"]}})]
+        asked += [{"messages": [{**chats[4][-1], "content": [text, image]} if message is chats[4][-1] else message for message in chats[4]]}]
+    return asked + [{"messages": chat, **more} for chat in chats[1:3] for more in (
+        {"chat_template_args": {"enable_thinking": True}}, {"chat_template_args": {"foo": [1]}}, {"reasoning_effort": "low"})]
+
+
+@pytest.mark.parametrize("thoughts", [None, "qwen3"])
+@pytest.mark.parametrize("release", ["0.9.0", NEWEST])
+def test_what_workers_are_told_of_media(rig, monkeypatch, release, thoughts):
+    """And of the template's arguments: all that the reference tells beside tokens, URLs of data too."""
+    from test_answer_shapes import of_release
+
+    model = rig.stack.folder / "model"
+    shutil.copytree(stack.MODEL_PATH, model)
+    (model / "chat_template.jinja").write_text("{{ messages | tojson }}")  # any content
+    monkeypatch.setattr(stack, "MODEL_PATH", model)
+    rig.start(thoughts=thoughts, change=of_release(release))
+    style = ["--chat-template-style", "dynamo-0.9"] if release == "0.9.0" else []
+    fronts = rig.reference(release), rig.ours(*style)
+    for body in with_media(release):
+        bodies = []
+        for front in fronts:
+            assert front.ask(CHAT, {"model": MODEL, "max_tokens": 5, **body})[0] == 200, body
+            bodies.append({key: rig.worker.bodies[-1].get(key) for key in ("token_ids", "multi_modal_data", "multi_modal_uuids", "extra_args")})
+        assert bodies[0] == bodies[1], body
+        assert bool(bodies[1]["multi_modal_data"]) == ("_url" in json.dumps(body))
+
+
 def told_apart(body):
     """What one of two sides is told, without what is drawn anew for each request or null."""
     meeting = {k: v for k, v in (body.get("bootstrap_info") or {}).items() if k in ("bootstrap_host", "bootstrap_port")}

@@ -29,3 +29,16 @@ int prompt_encode(const struct model *m, struct tokenizer_scratch *scratch, stru
     return m->prompt_cache ? prompt_cache_encode(m->prompt_cache, scratch, text, ret, reuse, e)
                            : tokenizer_encode(m->tokenizer, scratch, text, ret, e);
 }
+
+void prompt_extras(const struct model *m, const struct openai_request *in, struct str text,
+                   struct arena *a, struct chat_extras *ret)
+{
+    const struct chat_extras_conf conf = {.of_1 = model_is_of_1(m),
+                                          .has_thoughts = m->card->reasoning_parser != NULL,
+                                          .prompt = text};
+
+    if (in->messages && !m->is_stock)
+        chat_extras_make(in, &conf, a, ret);
+    else
+        *ret = (struct chat_extras){.args = in->extra_args_json};
+}

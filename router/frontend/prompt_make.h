@@ -9,7 +9,7 @@
 
 #include "lib/base/err.h"
 #include "router/frontend/model.h"
-#include "router/openai/openai.h"
+#include "router/openai/chat_extras.h"
 #include "router/token/tokenizer.h"
 
 /* The text of a chat by the model's template, as chat_render() says. @now: local time, for templates;
@@ -20,3 +20,6 @@ MUST_CHECK int prompt_render(const struct model *m, const struct openai_request 
 MUST_CHECK int prompt_encode(const struct model *m, struct tokenizer_scratch *scratch,
                              struct str text, struct token_ids *ret, struct prompt_reuse *reuse,
                              struct err *e);
+/* What goes to workers beside them; @a holds it. @text: that of a chat, as it was rendered. */
+void prompt_extras(const struct model *m, const struct openai_request *in, struct str text,
+                   struct arena *a, struct chat_extras *ret);

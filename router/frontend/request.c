@@ -181,8 +181,7 @@ void request_finish(struct request *rq)
     request_free(rq);
 }
 
-/* --- tokenize ----------------------------------------------------------------------------------
- */
+/* --- tokenize ---------------------------------------------------------------------------------- */
 
 /* Touches nothing but the request and what is immutable: runs on a pool thread too. */
 static void make_prompt(void *arg)
@@ -270,8 +269,7 @@ static enum step_result step_tokenize(struct request *rq)
     return STEP_WAIT;
 }
 
-/* --- check -------------------------------------------------------------------------------------
- */
+/* --- check ------------------------------------------------------------------------------------- */
 
 static void hash_for_tracker(struct request *rq)
 {
@@ -329,6 +327,7 @@ static enum step_result step_check(struct request *rq)
     }
     request_annotate(rq);
     request_look_at_end(rq);
+    prompt_extras(rq->m, &rq->in, buf_str(&rq->prompt_text), rq->arena, &rq->extras);
     buf_done(&rq->prompt_text);
     if (rq->m->is_stock && (rq->tokenize_r < 0 || rq->prompt.len == 0))
         request_guess_length(rq); /* the engine may know better what to make of it */
@@ -456,8 +455,7 @@ static enum step_result step_admit(struct request *rq)
     }
 }
 
-/* --- prefill -----------------------------------------------------------------------------------
- */
+/* --- prefill ----------------------------------------------------------------------------------- */
 
 static enum step_result step_tell(struct request *rq)
 {
@@ -469,8 +467,7 @@ static enum step_result step_prefill(struct request *rq)
     return request_prefill(rq);
 }
 
-/* --- route -------------------------------------------------------------------------------------
- */
+/* --- route ------------------------------------------------------------------------------------- */
 
 static void go_round(void *arg)
 {
@@ -634,8 +631,7 @@ static enum step_result step_route(struct request *rq)
     return STEP_MORE;
 }
 
-/* --- send --------------------------------------------------------------------------------------
- */
+/* --- send -------------------------------------------------------------------------------------- */
 
 void request_fill_engine(struct request *rq, struct engine_request *ret)
 {
@@ -657,7 +653,9 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
                        in->priority.set || in->strict_priority.set || in->prefill_dp_rank.set,
         .has_targets = in->has_targets,
         .targets = {in->ttft_target_ms, in->itl_target_ms},
-        .extra_args_json = in->extra_args_json,
+        .multi_modal_data_json = rq->extras.media,
+        .multi_modal_uuids_json = rq->extras.uuids,
+        .extra_args_json = rq->extras.args,
         .mm_processor_kwargs_json = in->mm_processor_kwargs_json,
     };
 
@@ -784,8 +782,7 @@ void request_retry(struct request *rq, const char *reason)
     request_go(rq, STEP_prefill);
 }
 
-/* --- start -------------------------------------------------------------------------------------
- */
+/* --- start ------------------------------------------------------------------------------------- */
 
 static void run(struct request *rq)
 {

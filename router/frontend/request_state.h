@@ -7,7 +7,7 @@
 #include "lib/base/arena.h"
 #include "lib/base/digest.h"
 #include "lib/net/http_server.h"
-#include "router/openai/chunk.h"
+#include "router/openai/chat_extras.h"
 #include "router/openai/dialect.h"
 #include "router/frontend/prefill.h"
 #include "router/frontend/program_gate.h"
@@ -66,9 +66,9 @@ struct request {
     struct tm now;
     struct tokenizer_scratch *scratch;
     struct prompt_reuse reuse;
+    struct chat_extras extras; /* beside them, of chats for workers of tokens */
     int tokenize_r;
     struct err tokenize_error;
-
     struct request_lookup lookup;
     struct program_waiter program;
     struct admission_ticket ticket; /* of admit */
@@ -84,8 +84,8 @@ struct request {
     uint64_t *local, *sequence, *tracked; /* tracked NULL = sequence */
     size_t n_blocks;
     bool pinned;
-    uint64_t pin;
     uint32_t pin_rank;
+    uint64_t pin;
     struct route_decision decision;
     struct router_times times;
     uint64_t decision_seq; /* of its record; 0 = none, or told how it went */

@@ -3,16 +3,33 @@
  * why. */
 #include <assert.h>
 
-#include "router/openai/openai.h"
+#include "lib/base/json_tree.h"
+#include "router/openai/chat_extras.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_strictly(const struct openai_request *r, bool of_1)
+static void check_json(struct str text)
 {
+    AUTO(json_free) struct json *v = NULL;
+    struct err e;
+
+    assert(!text.len || (json_parse_wide(&v, text, &e) == 0 && json_is_object(v)));
+}
+
+static void check_strictly(const struct openai_request *r, struct arena *a, bool of_1)
+{
+    const struct chat_extras_conf conf = {of_1, true, STR("p")};
+    struct chat_extras told;
     struct api_error e;
 
-    if (!openai_check_strictly(r, of_1, &e))
+    if (!openai_check_strictly(r, of_1, &e)) {
         assert(e.status == 400 && e.text[0]);
+        return;
+    }
+    chat_extras_make(r, &conf, a, &told);
+    check_json(told.media);
+    check_json(told.uuids);
+    check_json(told.args);
 }
 
 static void parse(enum api api, struct str body)
@@ -28,8 +45,8 @@ static void parse(enum api api, struct str body)
         assert(openai_request_choices(&r) >= 1 && openai_request_choices(&r) <= OPENAI_CHOICES_MAX);
         assert(str_is_utf8(r.model) && r.stop.n_stop <= 4);
         if (api == API_CHAT) {
-            check_strictly(&r, true);
-            check_strictly(&r, false);
+            check_strictly(&r, a, true);
+            check_strictly(&r, a, false);
         }
     } else {
         assert(e.status >= 400 && e.status < 600 && e.text[0]);

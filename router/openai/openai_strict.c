@@ -172,17 +172,28 @@ static bool has_type(const struct json *v, const char *type)
     return has && strcmp(has, type) == 0;
 }
 
-static bool is_medium(const struct json *part)
+/* As far as what fetches it cannot be expected to make something of anything else. */
+static bool is_url(const char *s)
+{
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
+
+    return n && s[n] == ':' && s[n + 1];
+}
+
+static bool is_medium(const struct json *part, bool of_1)
 {
     static const char *const types[] = {"image_url", "video_url", "audio_url"};
 
-    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        const char *url = json_get_cstr(json_get(part, types[i]), "url");
+
         if (has_type(part, types[i]))
-            return json_get_cstr(json_get(part, types[i]), "url") || json_get_cstr(part, "uuid");
+            return url ? is_url(url) : of_1 && json_get_cstr(part, "uuid");
+    }
     return false;
 }
 
-static bool is_part(const struct json *part, unsigned kinds)
+static bool is_part(const struct json *part, unsigned kinds, bool of_1)
 {
     const struct json *sound = json_get(part, "input_audio");
 
@@ -193,7 +204,7 @@ static bool is_part(const struct json *part, unsigned kinds)
     if (has_type(part, "input_audio"))
         return kinds & PARTS_OF_SOUND && json_get_cstr(sound, "data") &&
                json_get_cstr(sound, "format");
-    return kinds & PARTS_OF_MEDIA && is_medium(part);
+    return kinds & PARTS_OF_MEDIA && is_medium(part, of_1);
 }
 
 static bool check_content(const struct json *message, const struct role_rule *rule,
@@ -209,7 +220,7 @@ static bool check_content(const struct json *message, const struct role_rule *ru
     if (json_is_array(content) && !rule->parts)
         return wrong(at, "content", "a string");
     JSON_FOREACH (part, content)
-        if (!is_part(part, parts))
+        if (!is_part(part, parts, at->of_1))
             return wrong(at, "content", "parts that a message of this role may have");
     return true;
 }

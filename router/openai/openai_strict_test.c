@@ -41,11 +41,12 @@ static void what_is_a_message(void **state)
         {CHAT(OF("user", ",\"content\":null"), ""), "messages[0].content: expected"},
         {CHAT(USER "," OF("alien", ",\"content\":\"x\""), ""), "messages[1].role: expected"},
         {CHAT(OF("user", ",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\","
-                         "\"image_url\":{\"url\":\"u\"}}]"),
+                         "\"image_url\":{\"url\":\"a:u\"}}]"),
               ""),
          NULL},
         {CHAT(OF("user", ",\"content\":[{\"type\":\"file\"}]"), ""), "content: expected parts"},
-        {CHAT(OF("system", ",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\"}}]"),
+        {CHAT(OF("system",
+                 ",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"a:u\"}}]"),
               ""),
          "content: expected parts"},
         {CHAT(OF("user", ",\"content\":\"u\",\"name\":5"), ""), "name: expected a string"},
@@ -120,7 +121,7 @@ static void what_0_9_0_looks_at(void **state)
         {CHAT(OF("user", ",\"content\":null"), ""), "content: expected"},
         {CHAT(OF("user", ",\"content\":\"u\",\"name\":5"), ""), "name: expected a string"},
         {CHAT(OF("tool", ",\"tool_call_id\":\"c\",\"content\":[{\"type\":\"image_url\","
-                         "\"image_url\":{\"url\":\"u\"}}]"),
+                         "\"image_url\":{\"url\":\"a:u\"}}]"),
               ""),
          "content: expected parts"},
         {CHAT(CALL("\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"[\"}"), ""),

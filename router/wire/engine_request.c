@@ -208,6 +208,7 @@ void engine_request_put(struct buf *out, const struct engine_request *rq)
         json_put_str(&j, rq->prompt_embeds);
     }
     raw_put(&j, "multi_modal_data", rq->multi_modal_data_json);
+    raw_put(&j, "multi_modal_uuids", rq->multi_modal_uuids_json);
     options_put(&j, rq);
     json_put_key(&j, "eos_token_ids");
     json_put_u32_array(&j, rq->eos_token_ids, rq->n_eos_token_ids);
@@ -438,6 +439,8 @@ static void member_read(struct reading *rd, struct str key, struct engine_reques
         bootstrap_read(rd, rq);
     } else if (str_is(key, "multi_modal_data")) {
         json_text_pull(&rd->p, &rq->multi_modal_data_json);
+    } else if (str_is(key, "multi_modal_uuids")) {
+        json_text_pull(&rd->p, &rq->multi_modal_uuids_json);
     } else if (str_is(key, "prefill_result")) {
         json_text_pull(&rd->p, &rq->prefill_result_json);
     } else if (str_is(key, "extra_args")) {

@@ -93,7 +93,7 @@ struct engine_request {
     struct engine_bootstrap bootstrap;
     struct str prompt_embeds; /* base64; empty = absent */
     struct str multi_modal_data_json, prefill_result_json, extra_args_json;
-    struct str mm_processor_kwargs_json; /* of 1.x */
+    struct str multi_modal_uuids_json, mm_processor_kwargs_json; /* of 1.x */
 };
 
 void engine_request_put(struct buf *out, const struct engine_request *rq);
