@@ -234,10 +234,37 @@ def test_tells_how_much_each_worker_holds_as_1_6_1_does(tmp_path):
         for address in (ours, theirs):
             until("it knows what is cached", lambda: held(scores(address)) == [0, 8])
         assert scores(ours) == scores(theirs)
-        for more in ({"lora_name": "a"}, {"cache_namespace": "a"}, {"include_shared": False}, {"router_config_override": None}):
+        for more in ({"token_ids": []}, {"lora_name": "a"}, {"cache_namespace": "a"}, {"include_shared": False}, {"router_config_override": None}):
             assert scores(ours, **more) == scores(theirs, **more), more
         assert held(scores(ours, cache_namespace="a")) == [0, 0]
         assert {worker for worker in routes(stack)} < workers_of(stack) and len(routes(stack)) == 1
+
+
+def own_words(address, tokens):
+    """What the router says of itself in each item of an answer."""
+    return [item.get("routing_data") for item in plane_caller.call(address, request(tokens, n=4))]
+
+
+def test_says_who_answers_and_how_long_it_took_as_1_6_1_does(tmp_path):
+    with RouterStack(tmp_path) as stack:
+        stack.start_nats()
+        stack.mocker("--publish-as", "endpoint", workers=1)
+        stack.route()
+        stack.ready(1)
+        worker, = workers_of(stack)
+        asked = told_by_theirs(stack)
+        theirs = asked[:asked.rindex("/")] + "/generate"
+        told = [until("it knows the worker", lambda: own_words(address, prompt(4))) for address in (stack.generate, theirs)]
+        for first, *middle, last in told:
+            assert first == {"worker_id": {"prefill_worker_id": worker, "prefill_dp_rank": 0, "decode_worker_id": worker,
+                                           "decode_dp_rank": 0}}
+            assert not any(middle)
+            times = last["timing"]
+            assert times["prefill_wait_time_ms"] + times["prefill_time_ms"] == pytest.approx(times["ttft_ms"])
+            assert 0 < times["ttft_ms"] <= times["total_time_ms"]
+        ours, theirs = (end["timing"] for *_, end in told)
+        assert list(ours) == list(theirs) and all(isinstance(value, (int, float)) for value in ours.values())
+        assert ours["request_received_ms"] <= theirs["request_received_ms"]
 
 
 # --- a worker that is lost after its first item ---

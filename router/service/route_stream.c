@@ -19,6 +19,7 @@
 #include "router/sched/signals.h"
 #include "router/service/overlap_scores.h"
 #include "router/service/routed_request.h"
+#include "router/service/routing_told.h"
 #include "router/sync/remote_index.h"
 #include "router/wire/engine_output.h"
 #include "router/wire/plane_client.h"
@@ -64,7 +65,8 @@ struct route_stream {
     } said; /* by the worker of now, kept as long as another may go on */
     uint64_t n_migrations;
     uint64_t decision_seq; /* record of the decision under way, 0 = none */
-    uint64_t t_start_ns, t_first_ns;
+    struct routing_times at;
+    bool told_worker; /* the caller knows who answers */
     struct engine_output_reader reader;
 };
 
@@ -134,7 +136,7 @@ static struct route_request query(const struct route_stream *s)
         .sequence = s->sequence,
         .tracked = s->tracked,
         .n_blocks = s->n_blocks,
-        .isl = (uint32_t)in->n_tokens,
+        .isl = (uint32_t)MAX(in->n_tokens, (size_t)1), /* a question may be about none */
         .pinned = in->backend_instance_id.set,
         .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
         .exclude = s->failed,
@@ -183,8 +185,8 @@ static void note_end(struct route_stream *s, enum decision_end how)
         .ended = how,
         .cached_tokens = DECISION_UNKNOWN,
         .output_tokens = s->n_output,
-        .ttft_ms = s->t_first_ns ? (double)(s->t_first_ns - s->t_start_ns) / 1e6 : NAN,
-        .duration_ms = (double)(now_ns - s->t_start_ns) / 1e6};
+        .ttft_ms = s->at.first_ns ? (double)(s->at.first_ns - s->at.start_ns) / 1e6 : NAN,
+        .duration_ms = (double)(now_ns - s->at.start_ns) / 1e6};
 
     attempt_span_end(
         &s->attempt, s->pool->tracer,
@@ -274,7 +276,7 @@ static void stream_free(struct route_stream *s)
                                         .endpoint = s->endpoint,
                                         .ns = p->own_ns,
                                         .instance_id = p->instance_id,
-                                        .start_ns = s->t_start_ns});
+                                        .start_ns = s->at.start_ns});
     s->lookup = remote_lookup_free(s->lookup);
     prompt_matches_done(&s->matches);
     admission_leave(&s->ticket);
@@ -378,7 +380,6 @@ static void note_output(struct route_stream *s, size_t n)
     if (n == 0)
         return;
     if (s->n_output == 0) {
-        s->t_first_ns = clock_now_ns();
         booking_first_token(s->booking, clock_now_ns());
         tell_computed(s);
     }
@@ -424,6 +425,16 @@ static bool can_migrate(const struct route_stream *s)
     return s->said.len > 0 && is_movable(s);
 }
 
+static void forward(struct route_stream *s, struct str data, bool last)
+{
+    const struct routing_told told = routing_told_of(&s->decision, &s->at, !s->told_worker, last);
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    s->told_worker = true;
+    routed_output_put(&out, data, &s->in, &told);
+    plane_request_item(s->request, buf_str(&out));
+}
+
 /* All was said but the farewell. */
 static void finish_for_worker(struct route_stream *s)
 {
@@ -431,7 +442,7 @@ static void finish_for_worker(struct route_stream *s)
     AUTO(buf_done) struct buf out = BUF_NULL;
 
     engine_output_put(&out, &last);
-    plane_request_item(s->request, buf_str(&out));
+    forward(s, buf_str(&out), true);
     on_finished(s);
 }
 
@@ -462,20 +473,23 @@ static void migrate(struct route_stream *s, const char *reason)
     send_on(s);
 }
 
-/* An external caller may keep the books itself (enable_local_updates=false). */
-static void watch_output(struct route_stream *s, struct str data)
+/* Whether it is the last output. An external caller may keep the books itself (enable_local_updates=false). */
+static bool watch_output(struct route_stream *s, struct str data)
 {
     struct engine_output o;
     struct err e;
 
     if (engine_output_parse(&s->reader, data, &o, &e) < 0)
-        return;
+        return false;
     remember(s, &o);
+    if (o.n_token_ids && !s->at.first_ns)
+        s->at.first_ns = clock_now_ns();
     if (s->in.enable_local_updates.set && !s->in.enable_local_updates.v)
-        return;
+        return o.finish != FINISH_NONE;
     if (s->n_output > 0)
         booking_touch(s->booking, clock_now_ns());
     note_output(s, o.n_token_ids);
+    return o.finish != FINISH_NONE;
 }
 
 /* The worker took the request, possibly the second one that was asked. */
@@ -488,17 +502,10 @@ static void on_started(void *arg)
     s->started = true;
 }
 
-static void forward_counted(struct route_stream *s, struct str data)
-{
-    AUTO(buf_done) struct buf out = BUF_NULL;
-
-    routed_output_put(&out, data, &s->in);
-    plane_request_item(s->request, buf_str(&out));
-}
-
 static void on_item(void *arg, const struct wire_item *item)
 {
     struct route_stream *s = arg;
+    bool last = false;
 
     s->n_items++;
     if (wire_item_is_loss(item) && (s->n_items == 1 || can_migrate(s))) {
@@ -510,9 +517,10 @@ static void on_item(void *arg, const struct wire_item *item)
         return;
     }
     if (item->data.len)
-        watch_output(s, item->data);
-    if (s->in.n_said && item->data.len)
-        forward_counted(s, item->data);
+        last = watch_output(s, item->data);
+    if (item->data.len && !item->event.len && !item->id.len &&
+        (s->in.n_said || last || !s->told_worker))
+        forward(s, item->data, last);
     else
         plane_request_item_raw(s->request,
                                item->raw); /* errors too: their type tells the caller more */
@@ -578,6 +586,7 @@ static void send_on(struct route_stream *s)
     call.body = buf_str(&body);
     attempt_span_begin(&s->attempt, s->pool->tracer, &s->trace);
     call.n_headers = trace_context_headers(&s->attempt.trace, headers);
+    s->at.sent_ns = clock_now_ns();
     s->stream = plane_client_send(s->pool->plane, &call, &handlers, s);
 }
 
@@ -592,6 +601,7 @@ static void admit(struct route_stream *s)
 {
     struct admission_refusal refusal;
 
+    s->at.queue_depth = admission_waiting(s->pool->admission).requests;
     s->ticket.q = query(s);
     s->ticket.go = on_room;
     s->ticket.arg = s;
@@ -653,7 +663,7 @@ static struct route_stream *stream_new(struct route_pool *p, struct plane_reques
 
     s->pool = p;
     s->request = rq;
-    s->t_start_ns = clock_now_ns();
+    s->at.start_ns = clock_now_ns();
     s->arena = arena_new();
     s->endpoint = endpoint;
     s->id = arena_strdup(s->arena, plane_request_id(rq));
@@ -679,8 +689,8 @@ void route_stream_serve(struct route_pool *p, struct plane_request *rq)
         fail(s, e.text);
         return;
     }
-    if (s->in.bare) {
-        fail(s, "the request is no object");
+    if (s->in.bare || s->in.n_tokens == 0) {
+        fail(s, s->in.bare ? "the request is no object" : "token_ids is empty");
         return;
     }
     hash_prompt(s);

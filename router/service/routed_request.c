@@ -8,6 +8,7 @@
 #include "lib/base/arena.h"
 #include "lib/base/err.h"
 #include "router/kv/block_hash.h"
+#include "router/service/routing_told.h"
 #include "router/wire/fields.h"
 
 #define AT(member) offsetof(struct routed_request, member)
@@ -197,8 +198,8 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
     r = json_pull_end(&p, e);
     if (r < 0)
         return r;
-    if (rq.n_tokens == 0 || rq.n_tokens > UINT32_MAX)
-        return err_set(e, -EINVAL, "token_ids is missing or empty");
+    if (!rq.tokens || rq.n_tokens > UINT32_MAX)
+        return err_set(e, -EINVAL, "token_ids is missing or too long");
     rq.hash_seed = block_hash_seed(nm.lora_name, nm.cache);
     rq.salted = nm.cache.len > 0;
     *ret = rq;
@@ -343,9 +344,12 @@ static void put_usage(struct buf *out, struct str json, const struct routed_requ
     buf_put_char(out, '}');
 }
 
-void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq)
+void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq,
+                       const struct routing_told *told)
 {
+    static const char *const REWRITTEN[] = {"completion_usage", "routing_data", NULL};
     static const char *const USAGE[] = {"completion_usage", NULL};
+    bool tells = told->has_worker || told->has_timing;
     struct str key, usage = STR_NULL;
     struct json_pull p;
     bool comma = false;
@@ -359,10 +363,14 @@ void routed_output_put(struct buf *out, struct str data, const struct routed_req
                 skip_pull(&p);
         }
     buf_put_char(out, '{');
-    (void)put_members(out, &comma, data, USAGE);
+    (void)put_members(out, &comma, data, tells ? REWRITTEN : USAGE);
     if (usage.len) {
         put_member(out, &comma, str_from(USAGE[0]), STR_NULL);
         put_usage(out, usage, rq);
+    }
+    if (tells) {
+        put_member(out, &comma, str_from(REWRITTEN[1]), STR_NULL);
+        routing_told_put(out, told);
     }
     buf_put_char(out, '}');
 }

@@ -20,6 +20,7 @@
 
 struct arena;
 struct err;
+struct routing_told;
 
 struct routed_request {
     bool bare;              /* it was the array alone: not to be forwarded */
@@ -45,7 +46,7 @@ struct routed_request {
 /*
  * @json is the request of `generate`, an object with token_ids, or that of get_overlap_scores, which
  * names adapter and cache beside them and not in `routing`, or that of best_worker_id, which may be
- * the bare array of them too. -EINVAL when it is none of these or has no token.
+ * the bare array of them too. -EINVAL when it is none of these. A question may be about no tokens.
  */
 MUST_CHECK int routed_request_parse(struct arena *a, struct str json, struct routed_request *ret,
                                     struct err *e);
@@ -61,8 +62,10 @@ void routed_request_extend(struct arena *a, struct routed_request *rq, const uin
                            size_t n);
 /* Tokens that may still be said; UINT64_MAX without a limit. */
 uint64_t routed_request_left(const struct routed_request *rq, size_t n_said_since);
+
 /*
  * Appends the engine output @data of the worker that goes on with @rq, its usage counted as if one
- * worker had done it all.
+ * worker had done it all. What @told says stands in the place of what others have said.
  */
-void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq);
+void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq,
+                       const struct routing_told *told);

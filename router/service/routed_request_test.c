@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/service/routed_request.h"
 
+#include <math.h>
+
 #include "lib/base/arena.h"
 #include "lib/base/test.h"
 #include "router/kv/block_hash.h"
+#include "router/service/routing_told.h"
 
 static int parse(struct arena *a, const char *json, struct routed_request *ret)
 {
@@ -78,14 +81,25 @@ static void test_what_names_the_blocks(void **state)
     }
 }
 
+static void test_a_question_may_be_about_nothing(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct routed_request rq;
+
+    (void)state;
+    assert_int_equal(parse(a, "[]", &rq), 0);
+    assert_true(rq.bare && rq.n_tokens == 0);
+    assert_int_equal(parse(a, "{\"token_ids\":[]}", &rq), 0);
+    assert_int_equal(rq.n_tokens, 0);
+}
+
 static void test_refuses_what_cannot_be_routed(void **state)
 {
     static const char *const bad[] = {
         "",
         "7",
         "{}",
-        "[]",
-        "{\"token_ids\":[]}",
+        "null",
         "{\"token_ids\":\"1\"}",
         "{\"token_ids\":[4294967296]}",
         "{\"token_ids\":[-1]}",
@@ -187,16 +201,49 @@ static void test_what_is_left_when_a_worker_is_lost(void **state)
     routed_output_put(&counted,
                       STR("{\"token_ids\":[],\"completion_usage\":{\"prompt_tokens\":4,"
                           "\"completion_tokens\":3,\"total_tokens\":7},\"index\":0}"),
-                      &rq);
+                      &rq, &(struct routing_told){.has_worker = false});
     assert_string_equal(buf_cstr(&counted),
                         "{\"token_ids\":[],\"index\":0,\"completion_usage\":{\"prompt_tokens\":2,"
                         "\"completion_tokens\":5,\"total_tokens\":7}}");
 }
 
+static void test_tells_of_itself_in_outputs(void **state)
+{
+    static const struct routing_told timing = {.has_timing = true,
+                                               .received_ms = 1795454344060,
+                                               .sent_ms = 0.5,
+                                               .first_token_ms = 8.25,
+                                               .total_ms = 9,
+                                               .kv_hit_rate = NAN,
+                                               .queue_depth = 2};
+    static const struct routing_told worker = {.has_worker = true,
+                                               .worker = {18446744073709551615U, 3}};
+    static const struct routed_request plain = {.n_said = 0};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    (void)state;
+    routed_output_put(&out, STR("{\"token_ids\":[1],\"x\\u0041\":[{}]}"), &plain, &worker);
+    assert_string_equal(buf_cstr(&out),
+                        "{\"token_ids\":[1],\"x\\u0041\":[{}],\"routing_data\":{\"worker_id\":{"
+                        "\"prefill_worker_id\":18446744073709551615,\"prefill_dp_rank\":3,"
+                        "\"decode_worker_id\":18446744073709551615,\"decode_dp_rank\":3}}}");
+    buf_clear(&out);
+    routed_output_put(&out, STR("{\"routing_data\":{\"of\":\"a pool\"}}"), &plain, &timing);
+    assert_string_equal(buf_cstr(&out),
+                        "{\"routing_data\":{\"timing\":{\"request_received_ms\":1795454344060,"
+                        "\"prefill_wait_time_ms\":0.5,\"prefill_time_ms\":7.75,\"ttft_ms\":8.25,"
+                        "\"total_time_ms\":9,\"router_queue_depth\":2}}}");
+    buf_clear(&out);
+    routed_output_put(&out, STR("{\"routing_data\":{}}"), &plain,
+                      &(struct routing_told){.total_ms = 1});
+    assert_string_equal(buf_cstr(&out), "{\"routing_data\":{}}");
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_reads_what_routing_needs), T(test_what_names_the_blocks),
-                    T(test_refuses_what_cannot_be_routed), T(test_changes_nothing_but_the_rank),
-                    T(test_says_what_must_not_move), T(test_what_is_left_when_a_worker_is_lost),
+                    T(test_a_question_may_be_about_nothing), T(test_refuses_what_cannot_be_routed),
+                    T(test_changes_nothing_but_the_rank), T(test_says_what_must_not_move),
+                    T(test_what_is_left_when_a_worker_is_lost), T(test_tells_of_itself_in_outputs),
                     T(test_fills_in_what_workers_insist_on));
 }
