@@ -124,9 +124,10 @@ def test_host_memory_counts_as_in_1x(stack):
             front.ask(own(next(tail), 20 * BLOCK), nvext={"backend_instance_id": worker})
         log = front.process.log()
         front.ask(shared[:blocks * BLOCK] + own(next(tail), 40), nvext={"backend_instance_id": worker})
-        fresh = front.process.log()[len(log):]
-        theirs = PINNED.search(fresh)
-        return theirs.groups()[::-1] if theirs else EFFECTIVE.search(fresh).groups()
+        fresh = lambda: front.process.log()[len(log):]
+        until("its score is told", lambda: PINNED.search(fresh()) or EFFECTIVE.search(fresh()))
+        theirs = PINNED.search(fresh())
+        return theirs.groups()[::-1] if theirs else EFFECTIVE.search(fresh()).groups()
 
     def counted(front, worker, blocks):
         effective, score = evicted(front, worker, blocks)
@@ -186,7 +187,7 @@ def test_predictions_last_while_there_is_room_as_in_1x(stack):
     def scored(front, prompt):
         log = front.process.log()
         front.ask(prompt)
-        return float(score.search(front.process.log()[len(log):]).group(1))
+        return float(until("its choice is told", lambda: score.search(front.process.log()[len(log):])).group(1))
     chance = random.Random(1)
     stems = [own(300 + i, 12 * BLOCK) for i in range(3)]
     prompts = [chance.choice(stems)[:chance.randrange(1, 13) * BLOCK] +

@@ -122,9 +122,10 @@ class Both:
     def score(front, tokens, worker, **more):
         log = len(front.process.log())
         front.ask(tokens, nvext={"backend_instance_id": worker}, **more)
-        fresh = front.process.log()[log:]
-        theirs = PINNED.search(fresh)
-        return float(theirs.group(1) if theirs else EFFECTIVE.search(fresh).group(2))
+        fresh = lambda: front.process.log()[log:]
+        until("its score is told", lambda: PINNED.search(fresh()) or EFFECTIVE.search(fresh()))
+        theirs = PINNED.search(fresh())
+        return float(theirs.group(1) if theirs else EFFECTIVE.search(fresh()).group(2))
 
     def settle(self):
         """Returns when both have heard all that was published."""
@@ -231,7 +232,7 @@ def test_choices_are_those_of_the_reference(stack):
     for front in both.fronts:
         log = len(front.process.log())
         front.ask(fresh())
-        chosen += re.findall(r"Selected worker\b.*?worker_id=(\d+)", front.process.log()[log:])
+        chosen += until("its choice is told", lambda: re.findall(r"Selected worker\b.*?worker_id=(\d+)", front.process.log()[log:]))
     assert chosen == [str(first)] * 2
 
     # /explain has the numbers, and they are computed again from the record.
