@@ -171,6 +171,27 @@ def kill(pod, container=None):
         fire()
 
 
+def processes(pod):
+    """Of a pod's containers, by the machine's numbers."""
+    containers = [each["containerID"].partition("//")[2] for each in pod["status"]["containerStatuses"]]
+
+    def ours(cgroup):
+        with contextlib.suppress(OSError):  # it has ended
+            return any(each in cgroup.read_text() for each in containers)
+    return [int(cgroup.parent.name) for cgroup in pathlib.Path("/proc").glob("[0-9]*/cgroup") if ours(cgroup)]
+
+
+def waits(process):
+    """Seconds that each thread of a process was ready to run and had no processor."""
+    return {task.name: int((task / "schedstat").read_text().split()[1]) / 1e9
+            for task in pathlib.Path(f"/proc/{process}/task").iterdir()}
+
+
+def waited(before, after):
+    """Those of the thread that waited longest between the two."""
+    return max(seconds - before.get(task, 0) for task, seconds in after.items())
+
+
 def restarts(pods):
     return {pod["metadata"]["name"]: sum(c["restartCount"] for c in pod["status"].get("containerStatuses", []))
             for pod in pods}
