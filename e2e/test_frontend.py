@@ -2,6 +2,7 @@
 """The HTTP API of dynamo-frontend, in front of one mocker: answers, errors, connections, format."""
 
 import json
+import os
 import re
 import socket
 import time
@@ -469,3 +470,15 @@ def test_refused_at_start(tmp_path, flags):
     from conftest import program, run
     done = run(program("dynamo-frontend"), *flags, check=False)
     assert done.returncode not in (0, -6, -11) and flags[0].lstrip("-") in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("model", ["ais", "aic"])
+@pytest.mark.parametrize("command", [["dynamo-frontend"], ["dynamo-router", "select"], ["dynamo-router", "route", "--endpoint", "a.b.c"]])
+def test_prompts_are_not_predicted_by_a_simulator(command, model):
+    """Said in words, by flag and variable; \"none\" is the default of the reference."""
+    from conftest import program, run
+    for flags, env in ((["--router-prefill-load-model", model], {}), ([], {"DYN_ROUTER_PREFILL_LOAD_MODEL": model})):
+        done = run(program(command[0]), *command[1:], *flags, check=False, env={**os.environ, **env})
+        assert done.returncode not in (0, -6, -11) and "only none is here" in done.stderr + done.stdout
+    helped = run(program(command[0]), *command[1:2], "--router-prefill-load-model", "none", "--help")
+    assert "router-prefill-load-model" in helped.stdout

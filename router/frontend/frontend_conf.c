@@ -25,7 +25,8 @@ enum discovery_backend_word {
 };
 static const char *const BACKENDS[] = {"kv-store", "kubernetes", "file", "mem", "etcd", NULL};
 
-static const char *const EVENT_PLANES[] = {"nats", "zmq", NULL};   /* order of enum event_plane */
+static const char *const EVENT_PLANES[] = {"nats", "zmq", NULL}; /* order of enum event_plane */
+static const char *const LOAD_MODELS[] = {"none", "ais", "aic", NULL}; /* enum prefill_load_model */
 static const char *const OVERLOAD_STATUS[] = {"503", "529", NULL}; /* order of enum overload_word */
 /* Order of enum shared_cache_type. */
 static const char *const SHARED_CACHES[] = {"none", "hicache", NULL};
@@ -276,6 +277,14 @@ static const struct conf_field FIELDS[] = {
      .initial = "503",
      .words = OVERLOAD_STATUS,
      .help = "status of requests that there is no room for: 503, as in 0.9, or 529, as in 1.x"},
+    {.flag = "router-prefill-load-model",
+     .env = "DYN_ROUTER_PREFILL_LOAD_MODEL",
+     .type = CONF_ENUM,
+     .offset = AT(route.prefill_load_model),
+     .initial = "none",
+     .words = LOAD_MODELS,
+     .help =
+         "none: a prompt under way counts whole until its first token; ais and aic are not here"},
     {.flag = "router-queue-threshold",
      .env = "DYN_ROUTER_QUEUE_THRESHOLD",
      .type = CONF_F64,

@@ -94,6 +94,8 @@ MUST_CHECK int frontend_conf_load(struct frontend_conf *ret, int argc, char *con
                                   const char *(*env)(const char *name), struct err *e);
 
 /* Whose index counts, and what fits it: of the load, or of what loads the same fields in another way. */
+/* -EINVAL when prompts are to be predicted by a simulator. */
+MUST_CHECK int frontend_conf_check_load_model(const struct frontend_conf *c, struct err *e);
 MUST_CHECK int frontend_conf_settle_index(struct frontend_conf *c, struct err *e);
 
 /* Which store to use: DYN_DISCOVERY_BACKEND in either generation's words, else --store-kv. */

@@ -119,6 +119,15 @@ int frontend_conf_settle_index(struct frontend_conf *c, struct err *e)
     return 0;
 }
 
+int frontend_conf_check_load_model(const struct frontend_conf *c, struct err *e)
+{
+    if (c->route.prefill_load_model == PREFILL_LOAD_NONE)
+        return 0;
+    return err_set(e, -EINVAL,
+                   "--router-prefill-load-model: only none is here; ais and aic predict prompts by "
+                   "a simulator of NVIDIA's, which is not");
+}
+
 int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
                        const char *(*env)(const char *name), struct err *e)
 {
@@ -140,6 +149,8 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
         r = err_set(e, -EINVAL, "--tls-client-ca-cert-path needs --tls-cert-path");
     if (r == 0)
         r = plane_tls_check(&ret->plane_tls, e);
+    if (r == 0)
+        r = frontend_conf_check_load_model(ret, e);
     if (r == 0)
         r = response_plane_check(ret->response_plane, e);
     if (r == 0 && !ret->nats_tls_cert != !ret->nats_tls_key)

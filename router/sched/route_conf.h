@@ -108,10 +108,14 @@ struct route_conf {
     double busy_prefill_share;  /* of max_batched_tokens; 0 or NAN = off; either is enough */
     uint64_t affinity_ttl_s;    /* how long a session stays with its worker; 0 = not at all */
     int affinity_mode;          /* enum affinity_mode */
+    int prefill_load_model;     /* enum prefill_load_model */
     struct bypass_conf bypass;  /* of prefill workers */
     struct programs_conf programs;
     struct route_selector selectors[ROUTE_STAGES];
 };
+
+/* How long prompts under way are thought to take. The others ask simulators that are not here. */
+enum prefill_load_model { PREFILL_LOAD_NONE, PREFILL_LOAD_AIS, PREFILL_LOAD_AIC };
 
 /* A property of workers that a request would like to meet. */
 struct route_taint {

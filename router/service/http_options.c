@@ -186,6 +186,8 @@ int select_options_derive(struct http_options *o, struct err *e)
     struct route_conf *route = &o->base.route;
     int r = policy_file_apply_to_service(&o->base, e);
 
+    if (r == 0)
+        r = frontend_conf_check_load_model(&o->base, e);
     if (r < 0)
         return r;
     if (route->selectors[ROUTE_PREFILL].given || route->selectors[ROUTE_DECODE].given)

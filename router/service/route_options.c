@@ -205,6 +205,8 @@ int route_options_derive(struct route_options *o, struct err *e)
     o->base.route.mode = ROUTE_KV;
     if (r == 0)
         r = policy_file_apply_to_service(&o->base, e);
+    if (r == 0)
+        r = frontend_conf_check_load_model(&o->base, e);
     worker_selection_apply(&o->base.route, ROUTE_AGGREGATED);
     if (r == 0)
         r = frontend_conf_settle_index(&o->base, e);
