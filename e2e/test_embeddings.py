@@ -11,9 +11,8 @@ import pytest
 
 from stack import CHAT, COMPLETIONS, MODEL_PATH, until
 from test_openai_interop import NEWEST, Front
-from test_text_workers import PLANES, RELEASES, rig_of  # noqa: F401
+from test_text_workers import EMBEDDINGS, PLANES, RELEASES, rig_of  # noqa: F401
 
-EMBEDDINGS = "/v1/embeddings"
 MODELS = ("embed", "embed-ids")
 INPUTS = ["hello world", ["a b", "c d e"], [1, 2, 3], [[1, 2], [3]], "", [], [""], [[]], "é \"\\\n", ["a"] * 300]
 MORE = [{"encoding_format": "float"}, {"encoding_format": "base64"}, {"dimensions": 2, "user": "u"}, {"dimensions": 0}, {"foo": 1},

@@ -12,6 +12,7 @@ from conftest import ROOT, free_port, reference_python
 from stack import CHAT, COMPLETIONS, MODEL_PATH, SOON, Stack, until
 from test_openai_interop import NEWEST, Front
 
+EMBEDDINGS = "/v1/embeddings"
 RELEASES = ["0.9.0", NEWEST]
 PLANES = [("0.9.0", "tcp"), ("0.9.0", "nats"), (NEWEST, "tcp"), (NEWEST, "nats")]
 
@@ -45,7 +46,17 @@ class Rig:
         self.stack.start("reference", [reference_python(self.release), "-m", "dynamo.frontend", store, "file",
                                        "--request-plane", self.plane, "--event-plane", "nats", "--http-host", "127.0.0.1",
                                        "--http-port", port, *flags], **self.env)
-        return self.ready(Front(port))
+        front = self.ready(Front(port))
+        for model in self.models:  # which it serves a moment before it has found a worker for each API
+            for api, subject in self.first_of(model):
+                until(f"it answers {api}", lambda: front.ask(api, {"model": name_of(model), **subject})[0] == 200)
+        return front
+
+    def first_of(self, model):
+        if model.startswith("embed"):
+            return [(EMBEDDINGS, {"input": "x"})]
+        chat = [(CHAT, {"messages": [{"role": "user", "content": "x"}]})]
+        return chat + [(COMPLETIONS, {"prompt": "x"})] * (self.release == NEWEST)
 
     def ours(self, *flags):
         self.stack.frontend(*flags)
