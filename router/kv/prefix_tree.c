@@ -23,6 +23,10 @@ static bool segments_grow(struct prefix_tree *t)
 }
 
 _Static_assert(sizeof(struct tree_segment) <= KV_PAGE, "fits a huge page");
+_Static_assert(offsetof(struct tree_segment, nodes) == TREE_LINE &&
+                   offsetof(struct tree_node, local) == TREE_LINE &&
+                   sizeof(struct tree_node) % TREE_LINE == 0,
+               "no part of a node shares a line with another");
 
 /* Of the first one there is only the root. */
 static size_t segment_size(uint32_t i)

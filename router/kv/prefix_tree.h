@@ -37,10 +37,12 @@ enum {
     TREE_SEGMENT_NODES = 6553, /* a huge page */
     TREE_INLINE_HOLDERS = 5,
     TREE_SLOTS_MAX = 65536,
+    TREE_LINE = 64,  /* bytes that memory brings at once */
     TREE_AHEAD = 32, /* blocks between asking memory for a table entry and using it */
     TREE_SOON = 8,   /* likewise between asking for what is behind that and using it */
 };
 
+/* A line of what everybody needs, two of what lookups compare, two of names. */
 struct tree_node {
     /* Sorted words, slot << 16 | mask, where the mask is not 0; behind all room for words as many
      * places, each that of the node in the slot's list. */
@@ -67,6 +69,7 @@ struct tree_segment {
     uint32_t first_free; /* 0 = none */
     uint32_t n_touched;  /* nodes behind have never been used, nor has their memory */
     uint32_t n_live;
+    char fill[TREE_LINE - sizeof(struct list) - 4 * sizeof(uint32_t)]; /* nodes begin lines */
     struct tree_node nodes[TREE_SEGMENT_NODES];
 };
 
