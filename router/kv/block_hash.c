@@ -69,27 +69,64 @@ size_t block_hash_local_eagle(const uint32_t *tokens, size_t n_tokens, uint32_t 
     return block_hash_local_eagle_seeded(BLOCK_HASH_SEED, tokens, n_tokens, block_size, ret_local);
 }
 
-static uint64_t next_seeded(uint64_t seed, uint64_t parent_sequence, uint64_t local)
-{
-    uint64_t pair[2] = {parent_sequence, local};
+enum { PAIR_SIZE = 2 * sizeof(uint64_t) };
 
-    return XXH3_64bits_withSeed(pair, sizeof(pair), seed);
+#define AVALANCHE UINT64_C(0x165667919E3779F9)
+
+static uint64_t secret(size_t at)
+{
+    return XXH_readLE64(XXH3_kSecret + at);
+}
+
+/*
+ * XXH3_64bits_withSeed() of two numbers, in which the key of the first one is applied when the hash of
+ * the step before is finished: a step has to wait for the one before it, but not for all of that.
+ */
+struct chain {
+    uint64_t parent_key, local_key;
+    uint64_t keyed_parent;
+};
+
+static struct chain chain_from(uint64_t seed, uint64_t parent_sequence)
+{
+    struct chain c = {
+        .parent_key = (secret(24) ^ secret(32)) + seed,
+        .local_key = (secret(40) ^ secret(48)) - seed,
+    };
+
+    c.keyed_parent = parent_sequence ^ c.parent_key;
+    return c;
+}
+
+static uint64_t chain_next(struct chain *c, uint64_t local)
+{
+    uint64_t keyed = local ^ c->local_key;
+    uint64_t h = PAIR_SIZE + XXH_swap64(c->keyed_parent) + keyed +
+                 XXH3_mul128_fold64(c->keyed_parent, keyed);
+
+    h = (h ^ h >> 37) * AVALANCHE;
+    c->keyed_parent = h ^ c->parent_key ^ h >> 32;
+    return h ^ h >> 32;
 }
 
 uint64_t block_hash_next(uint64_t parent_sequence, uint64_t local)
 {
-    return next_seeded(BLOCK_HASH_SEED, parent_sequence, local);
+    struct chain c = chain_from(BLOCK_HASH_SEED, parent_sequence);
+
+    return chain_next(&c, local);
 }
 
 void block_hash_sequence_seeded(uint64_t seed, const uint64_t *local, size_t n,
                                 uint64_t *ret_sequence)
 {
-    uint64_t before = 0;
+    struct chain c;
 
-    for (size_t i = 0; i < n; i++) {
-        before = i == 0 ? local[0] : next_seeded(seed, before, local[i]);
-        ret_sequence[i] = before;
-    }
+    if (n == 0)
+        return;
+    c = chain_from(seed, local[0]);
+    ret_sequence[0] = local[0];
+    for (size_t i = 1; i < n; i++)
+        ret_sequence[i] = chain_next(&c, local[i]);
 }
 
 void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence)

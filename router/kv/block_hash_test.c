@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/kv/block_hash.h"
+
+#include <string.h>
+
 #include "lib/base/test.h"
 
 /* router.md §1.9 */
@@ -88,9 +91,42 @@ static void a_block_of_an_engine_that_drafts_ahead_has_one_token_more(void **sta
     assert_int_equal(block_hash_local_eagle(tokens, 0, 4, local), 0);
 }
 
+/* A block of four tokens is as long as two numbers. */
+static uint64_t hash_of_pair(uint64_t seed, uint64_t a, uint64_t b)
+{
+    uint32_t tokens[4];
+    uint64_t hash;
+
+    memcpy(tokens, &a, sizeof(a));
+    memcpy(tokens + 2, &b, sizeof(b));
+    assert_int_equal(block_hash_local_seeded(seed, tokens, 4, 4, &hash), 1);
+    return hash;
+}
+
+static void a_step_of_the_chain_is_the_hash_of_two_numbers(void **state)
+{
+    static const uint64_t seeds[] = {0, BLOCK_HASH_SEED, UINT64_C(0xFEDCBA9876543210), UINT64_MAX};
+    uint64_t local[64], sequence[64];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(local); i++)
+        local[i] = hash_of_pair(0, i, ~i) >> (i % 2 ? 0 : i);
+    for (size_t k = 0; k < ARRAY_LEN(seeds); k++) {
+        block_hash_sequence_seeded(seeds[k], local, ARRAY_LEN(local), sequence);
+        assert_int_equal(sequence[0], local[0]);
+        for (size_t i = 1; i < ARRAY_LEN(local); i++) {
+            assert_int_equal(sequence[i], hash_of_pair(seeds[k], sequence[i - 1], local[i]));
+            if (seeds[k] == BLOCK_HASH_SEED)
+                assert_int_equal(sequence[i], block_hash_next(sequence[i - 1], local[i]));
+        }
+        block_hash_sequence_seeded(seeds[k], local, 0, sequence);
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(vectors_of_the_reference), T(a_partial_block_has_no_hash),
                     T(adapters_and_salts_have_hashes_of_their_own),
-                    T(a_block_of_an_engine_that_drafts_ahead_has_one_token_more));
+                    T(a_block_of_an_engine_that_drafts_ahead_has_one_token_more),
+                    T(a_step_of_the_chain_is_the_hash_of_two_numbers));
 }
