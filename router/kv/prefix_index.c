@@ -185,13 +185,20 @@ void touch_leave(struct touch *t)
 
 static void touch_enter(struct touch *t, uint32_t node)
 {
+    const struct tree_node *at;
+
     if (t->node == node)
         return;
     touch_flush(t);
     t->node = node;
     t->place = PLACE_NONE;
-    if (t->clearing) /* mostly goes on upwards */
-        TREE_PREFETCH(&t->ix->tree, tree_node(&t->ix->tree, node)->up / TREE_CELLS);
+    at = tree_node(&t->ix->tree, node);
+    if (t->clearing) { /* mostly goes on upwards */
+        TREE_PREFETCH_NAMES(tree_node(&t->ix->tree, at->up / TREE_CELLS));
+    } else if (at->next) { /* others have what follows, too */
+        TREE_PREFETCH_LOCAL(tree_node_ahead(&t->ix->tree, node));
+        TREE_PREFETCH_NAMES(tree_node_ahead(&t->ix->tree, node));
+    }
     t->mask = prefix_tree_mask(&t->ix->tree, node, t->slot, &t->place);
     t->alias = t->mask ? t->held->nodes.places[t->place].alias : 0;
     t->named = t->alias ? alias_run(&t->ix->aliases, t->alias)->named : t->mask;

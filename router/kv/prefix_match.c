@@ -14,23 +14,6 @@ struct walk {
     uint32_t last_matched;  /* and how many of its cells matched */
 };
 
-/*
- * A long prompt lies in nodes that were mostly made one after the other, and have numbers that follow
- * each other. What a lookup needs of the one so many numbers on is asked for: to ask for the next
- * alone, which is sure, would be too late. A macro as NAME_TABLE_PREFETCH() is.
- */
-enum { NODES_AHEAD = 12 };
-
-#define PREFETCH_AHEAD(t, next)                                                                    \
-    do {                                                                                           \
-        uint32_t room = TREE_SEGMENT_NODES - 1 - (next) % TREE_SEGMENT_NODES;                      \
-        const struct tree_node *ahead = tree_node((t), (next)) + MIN(room, (uint32_t)NODES_AHEAD); \
-                                                                                                   \
-        __builtin_prefetch(ahead);                                                                 \
-        for (uint32_t i = 0; i < TREE_CELLS; i += 8)                                               \
-            __builtin_prefetch(&ahead->local[i]);                                                  \
-    } while (0)
-
 static uint32_t cells_matched(const struct tree_node *n, const uint64_t *local, size_t left)
 {
     uint32_t most = (uint32_t)MIN((size_t)n->len, left), i = 0;
@@ -110,7 +93,7 @@ size_t prefix_tree_match(const struct prefix_tree *t, const uint64_t *local, siz
         struct tree_node *node = tree_node(t, id);
 
         if (node->next)
-            PREFETCH_AHEAD(t, node->next);
+            TREE_PREFETCH_LOCAL(tree_node_ahead(t, id));
         tree_node_use(node, t->generation);
         matched = cells_matched(node, local + w.depth, n - w.depth);
         if (!walk_node(&w, node, matched) || w.depth == n)

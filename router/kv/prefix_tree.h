@@ -40,6 +40,7 @@ enum {
     TREE_LINE = 64,  /* bytes that memory brings at once */
     TREE_AHEAD = 32, /* blocks between asking memory for a table entry and using it */
     TREE_SOON = 8,   /* likewise between asking for what is behind that and using it */
+    TREE_NODES_AHEAD = 12,
 };
 
 /* A line of what everybody needs, two of what lookups compare, two of names. */
@@ -168,12 +169,29 @@ static inline void tree_node_use(struct tree_node *n, uint32_t generation)
         __atomic_store_n(&n->used, generation, __ATOMIC_RELAXED);
 }
 
-/* Asks memory for a node's head and names. A macro as NAME_TABLE_PREFETCH() is. */
-#define TREE_PREFETCH(t, id)                                                                       \
+/*
+ * A long prompt lies in nodes that were mostly made one after the other, and have numbers that follow
+ * each other: whoever walks it asks memory for the one so many numbers on. To ask for the next alone,
+ * which is sure, would be too late.
+ */
+static inline const struct tree_node *tree_node_ahead(const struct prefix_tree *t, uint32_t id)
+{
+    uint32_t room = TREE_SEGMENT_NODES - 1 - id % TREE_SEGMENT_NODES;
+
+    return tree_node(t, id) + MIN(room, (uint32_t)TREE_NODES_AHEAD);
+}
+
+/* Ask memory for a node's head, and its hashes or its names. Macros as NAME_TABLE_PREFETCH() is. */
+#define TREE_PREFETCH_LOCAL(node)                                                                  \
     do {                                                                                           \
-        const struct tree_node *prefetched = tree_node((t), (id));                                 \
-                                                                                                   \
-        __builtin_prefetch(prefetched, 1);                                                         \
+        __builtin_prefetch(node);                                                                  \
         for (uint32_t ahead = 0; ahead < TREE_CELLS; ahead += 8)                                   \
-            __builtin_prefetch(&prefetched->external[ahead], 1);                                   \
+            __builtin_prefetch(&(node)->local[ahead]);                                             \
+    } while (0)
+
+#define TREE_PREFETCH_NAMES(node)                                                                  \
+    do {                                                                                           \
+        __builtin_prefetch((node), 1);                                                             \
+        for (uint32_t ahead = 0; ahead < TREE_CELLS; ahead += 8)                                   \
+            __builtin_prefetch(&(node)->external[ahead], 1);                                       \
     } while (0)
