@@ -109,39 +109,53 @@ static void put_part(const struct tracer *s, const struct trace_context *select,
                                               .end_ns = end_ns});
 }
 
+/* The steps of a decision, within @parent. Returns when it began, as far as it was not told before. */
+static uint64_t put_parts(const struct tracer *s, const struct trace_context *parent,
+                          const struct route_request *q, const struct route_decision *d,
+                          struct router_times *times, uint64_t now_ns)
+{
+    uint64_t hashing = times->hashing_at_ns, hashed = hashing + times->block_hashing;
+
+    times->hashing_at_ns = 0;
+    if (hashing) {
+        put_part(s, parent, "kv_router.compute_block_hashes", hashing, hashed);
+        put_part(s, parent, "kv_router.compute_seq_hashes", hashed,
+                 hashed + times->sequence_hashing);
+    }
+    if (q->n_blocks)
+        put_part(s, parent, "kv_router.find_matches", d->match_at_ns, d->match_at_ns + d->match_ns);
+    put_part(s, parent, "kv_router.schedule", d->match_at_ns + d->match_ns, now_ns);
+    return hashing ? hashing : MIN(q->now_ns, d->match_at_ns);
+}
+
+void span_asked(const struct tracer *s, const struct trace_context *t,
+                const struct route_request *q, const struct route_decision *d,
+                struct router_times *times)
+{
+    if (exports(s, t) && d->mode == ROUTE_KV)
+        (void)put_parts(s, t, q, d, times, clock_now_ns());
+}
+
 void span_decided(const struct tracer *s, const struct trace_context *t,
                   const struct route_request *q, const struct route_decision *d,
                   struct router_times *times)
 {
     struct trace_context select;
-    uint64_t now_ns, hashing;
+    uint64_t now_ns, start_ns;
 
     if (!exports(s, t) || d->mode != ROUTE_KV || q->query_only)
         return;
     now_ns = clock_now_ns();
-    hashing = times->hashing_at_ns;
-    times->hashing_at_ns = 0;
     select = trace_context_child(t);
-    if (hashing) {
-        uint64_t hashed = hashing + times->block_hashing;
-
-        put_part(s, &select, "kv_router.compute_block_hashes", hashing, hashed);
-        put_part(s, &select, "kv_router.compute_seq_hashes", hashed,
-                 hashed + times->sequence_hashing);
-    }
-    if (q->n_blocks)
-        put_part(s, &select, "kv_router.find_matches", d->match_at_ns,
-                 d->match_at_ns + d->match_ns);
-    put_part(s, &select, "kv_router.schedule", d->match_at_ns + d->match_ns, now_ns);
-    span_export_put(s->export,
-                    &(struct span){.name = "kv_router.select_worker",
-                                   .kind = SPAN_INTERNAL,
-                                   .trace_id = select.trace_id,
-                                   .span_id = select.span_id,
-                                   .parent_id = select.parent_id,
-                                   .state = select.state,
-                                   .start_ns = hashing ? hashing : MIN(q->now_ns, d->match_at_ns),
-                                   .end_ns = now_ns});
+    start_ns = put_parts(s, &select, q, d, times, now_ns);
+    span_export_put(s->export, &(struct span){.name = "kv_router.select_worker",
+                                              .kind = SPAN_INTERNAL,
+                                              .trace_id = select.trace_id,
+                                              .span_id = select.span_id,
+                                              .parent_id = select.parent_id,
+                                              .state = select.state,
+                                              .start_ns = start_ns,
+                                              .end_ns = now_ns});
 }
 
 /* --- attempts --------------------------------------------------------------------------------

@@ -50,6 +50,10 @@ static inline const struct trace_sampler *tracer_sampler(const struct tracer *t)
 void span_decided(const struct tracer *s, const struct trace_context *t,
                   const struct route_request *q, const struct route_decision *d,
                   struct router_times *times);
+/* The same of best_worker_id, which has no kv_router.select_worker around the parts. */
+void span_asked(const struct tracer *s, const struct trace_context *t,
+                const struct route_request *q, const struct route_decision *d,
+                struct router_times *times);
 
 /* The attempts of a request or of its prefill, one after the other. Starts zeroed. */
 struct attempt_span {

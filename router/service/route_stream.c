@@ -234,7 +234,8 @@ static int route(struct route_stream *s, bool query_only)
     r = scheduler_route(s->pool->scheduler, &q, &s->decision, &s->booking);
     note_decision(s, &q, r);
     if (r == 0)
-        span_decided(s->pool->tracer, &s->trace, &q, &s->decision, &s->times);
+        (query_only ? span_asked : span_decided)(s->pool->tracer, &s->trace, &q, &s->decision,
+                                                 &s->times);
     if (r == 0)
         write_placement(s);
     if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO)) {
