@@ -218,5 +218,5 @@ def test_combination(tmp_path, version, discovery, plane, events):
         until("our events fill their index", lambda: cached(reference, worker, 20))
         if not theirs.old:
             late = theirs.frontend()
-            until("it serves our worker", lambda: "ours-b" in late.models())
+            serve(late, "ours-b")
             until("it has asked for what was before", lambda: cached(late, worker, 20))

@@ -73,8 +73,9 @@ class Front:
         return connection.getresponse()
 
     def serves(self):
+        """The reference lists a model a moment before it opens the route, which then finds fault with this body."""
         try:
-            return MODEL in self.ask("GET", "/v1/models").read().decode()
+            return MODEL in self.ask("GET", "/v1/models").read().decode() and self.ask("POST", CHAT, {"model": MODEL}).status != 404
         except OSError:
             return False
 
