@@ -2,7 +2,7 @@
 /*
  * The C interface of Dynamo's router (router.md §8.4), by which endpoint pickers of the Gateway API
  * inference extension choose workers: names, types and codes are those of the reference's
- * libdynamo_llm_capi of the generation whose results have data-parallel ranks.
+ * libdynamo_llm_capi, in the layout that llm_generation.h names.
  *
  * A router lives in the calling process with a thread of its own and follows discovery and KV
  * events by the same DYN_* variables as a frontend. The route_* calls choose and book nothing;
@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "router/epp/llm_generation.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,9 +40,17 @@ typedef struct {
     bool is_disaggregated;
     uint64_t prefill_worker_id; /* of route_prefill_request(), else 0 */
     uint64_t decode_worker_id;  /* of route_decode_request(), else 0 */
+#if LLM_CAPI_GENERATION >= LLM_CAPI_RANKS
     uint32_t prefill_dp_rank, decode_dp_rank;
+#endif
     uint32_t *token_ids; /* the prompt; free_routing_result() frees it */
     size_t token_count;
+#if LLM_CAPI_GENERATION >= LLM_CAPI_NAMESPACES
+    /* What keeps its blocks apart from others' (the request's cache salt), with a NUL behind it; NULL =
+     * nothing does. free_routing_result() frees it. */
+    char *cache_namespace;
+    size_t cache_namespace_len;
+#endif
 } CRoutingResult;
 
 /*
@@ -71,6 +81,13 @@ void free_routing_result(CRoutingResult *result); /* NULL: nothing; twice: harml
 query_router_result_t add_request(RouterHandles *handle, const char *request_id,
                                   const uint32_t *token_ids, size_t token_count, uint64_t worker_id,
                                   uint32_t dp_rank);
+#if LLM_CAPI_GENERATION >= LLM_CAPI_NAMESPACES
+/* The same for a prompt whose blocks are kept apart. @cache_namespace: UTF-8; NULL or length 0 = they are
+ * not. */
+query_router_result_t add_request_with_cache_namespace(
+    RouterHandles *handle, const char *request_id, const uint32_t *token_ids, size_t token_count,
+    uint64_t worker_id, uint32_t dp_rank, const char *cache_namespace, size_t cache_namespace_len);
+#endif
 /* At the first token. Unknown ids are logged, and OK. */
 query_router_result_t mark_prefill_complete(RouterHandles *handle, const char *request_id);
 /* At the end of the answer. Likewise. */

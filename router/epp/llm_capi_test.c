@@ -3,100 +3,12 @@
  * The C interface against workers that stand in a folder: they are chosen, never asked.
  */
 #include "router/epp/llm_capi.h"
-#include "lib/base/test.h"
-
-#include <pthread.h>
-
-#include "lib/net/loop.h"
-#include "router/discovery/card.h"
-#include "router/discovery/store.h"
-#include "router/wire/walk.h"
-
-enum { BLOCK = 16, WAIT_MS = 90000 };
-
-#define CHAT(text)                                                                                 \
-    "{\"model\":\"default\",\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}]}"
-/* Some blocks long, so that a booked prompt weighs. */
-#define WORDS8(x) x " one two three four five six seven "
-#define LONG(x)                                                                                    \
-    CHAT(WORDS8(x) WORDS8(x) WORDS8(x) WORDS8(x) WORDS8(x) WORDS8(x) WORDS8(x) WORDS8(x))
-#define ONLY_A "[{\"pod\":{\"podName\":\"pod-a\"}}]"
-#define A_AND_B "[{\"pod\":{\"podName\":\"pod-a\"}},{\"podName\":\"pod-b\"}]"
+#include "router/epp/llm_folder_test.h"
 
 struct rig {
-    char root[32];
-    struct loop *loop; /* of the workers, on a thread of its own */
-    struct store *store;
-    pthread_t thread;
+    struct folder folder;
     RouterHandles *router;
 };
-
-static void worker(struct rig *rig, const char *pod, bool prefill)
-{
-    const struct model_card_spec spec = {.dir = "examples/model",
-                                         .name = "example",
-                                         .kv_cache_block_size = BLOCK,
-                                         .total_kv_blocks = 1024,
-                                         .flags = prefill ? MODEL_PREFILL : 0};
-    AUTO(model_card_unref) struct model_card *card = NULL;
-    AUTO(buf_done) struct buf text = BUF_NULL;
-    struct record rec = {.kind = RECORD_ENDPOINT,
-                         .ns = STR("graph-1234"),
-                         .component = str_from(prefill ? "prefill" : "backend"),
-                         .endpoint = STR("generate"),
-                         .instance_id = instance_id_of_pod(str_from(pod)),
-                         .transport = TRANSPORT_TCP,
-                         .address = STR("127.0.0.1:1/x/generate")};
-    struct err e;
-
-    EXPECT_OK(store_publish(rig->store, &rec, &e), &e);
-    EXPECT_OK(model_card_build(&card, &spec, &e), &e);
-    model_card_put(&text, card);
-    rec.kind = RECORD_MODEL;
-    rec.card_json = buf_str(&text);
-    EXPECT_OK(store_publish(rig->store, &rec, &e), &e);
-}
-
-static void *turn(void *arg)
-{
-    loop_run(arg);
-    return NULL;
-}
-
-static void set(const char *name, const char *value)
-{
-    assert_int_equal(setenv(name, value, 1), 0);
-}
-
-/* Before anything has threads that may look. */
-static void workers_start(struct rig *rig, bool prefill)
-{
-    struct err e;
-
-    *rig = (struct rig){.root = "/tmp/llm-capi-XXXXXX"};
-    assert_non_null(mkdtemp(rig->root));
-    set("DYN_STORE_KV", "file");
-    set("DYN_FILE_KV", rig->root);
-    set("DYN_KV_EVENTS", "false");
-    set("DYN_LOG", "off");
-    EXPECT_OK(loop_new(&rig->loop, &e), &e);
-    EXPECT_OK(store_file_new(&rig->store, rig->loop, rig->root, &e), &e);
-    worker(rig, "pod-a", false);
-    worker(rig, "pod-b", false);
-    worker(rig, "pod-c", false);
-    if (prefill)
-        worker(rig, "pod-p", true);
-    assert_int_equal(pthread_create(&rig->thread, NULL, turn, rig->loop), 0);
-}
-
-static void workers_stop(struct rig *rig)
-{
-    loop_stop(rig->loop);
-    (void)pthread_join(rig->thread, NULL);
-    rig->store = store_free(rig->store);
-    rig->loop = loop_free(rig->loop);
-    remove_tree(rig->root);
-}
 
 typedef query_router_result_t (*asked)(struct rig *rig, const char *pods, CRoutingResult *ret);
 
@@ -124,7 +36,8 @@ static void wait_for(struct rig *rig, const char *pod, asked ask)
 
 static void rig_up(struct rig *rig, bool prefill, bool enforce)
 {
-    workers_start(rig, prefill);
+    rig->folder = (struct folder){.empty = false};
+    workers_start(&rig->folder, prefill);
     assert_int_equal(create_routers("graph", NULL, enforce, &rig->router), QUERY_ROUTER_OK);
     assert_non_null(rig->router);
     wait_for(rig, "pod-a", ask_decode);
@@ -137,12 +50,7 @@ static void rig_up(struct rig *rig, bool prefill, bool enforce)
 static void rig_down(struct rig *rig)
 {
     destroy(rig->router);
-    workers_stop(rig);
-}
-
-static uint64_t id_of(const char *pod)
-{
-    return instance_id_of_pod(str_from(pod));
+    workers_stop(&rig->folder);
 }
 
 /* The worker that would answer. */

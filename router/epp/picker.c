@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/epp/picker_inner.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <signal.h>
 
 #include "lib/base/log.h"
 #include "router/frontend/frontend_conf.h"
+#include "router/service/system_server.h"
 
 static const struct log_target LG = {"commutator::epp"};
 
@@ -13,15 +14,6 @@ static const struct log_target LG = {"commutator::epp"};
 enum { LOOK_MS = 20 };
 
 /* --- the thread -------------------------------------------------------------------------------- */
-
-static void tell(struct picker *p, int r)
-{
-    (void)pthread_mutex_lock(&p->lock);
-    p->ready = r == 0;
-    p->failed = r < 0;
-    (void)pthread_cond_signal(&p->changed);
-    (void)pthread_mutex_unlock(&p->lock);
-}
 
 static void look(void *arg)
 {
@@ -32,7 +24,7 @@ static void look(void *arg)
     timer_stop(p->look);
     log_info(&LG, "ready to choose", LOG_STR("namespace", p->ns),
              LOG_STR("component", p->component));
-    tell(p, 0);
+    own_thread_up(&p->own);
 }
 
 static void init_metrics(struct picker *p)
@@ -49,7 +41,42 @@ static void init_metrics(struct picker *p)
     p->refused = metric_plain(metric_family(r, &refused));
 }
 
-/* Always by caches, as the reference's picker does; flags go before the variable. */
+static bool is_ready(void *arg)
+{
+    return picker_can_route(arg);
+}
+
+static void measure(void *arg)
+{
+    struct picker *p = arg;
+
+    frontend_measure(p->frontend);
+}
+
+/* One port for what may be several routers of a program: the first has it. */
+static int start_system(struct picker *p, struct err *e)
+{
+    const char *text = p->env("DYN_SYSTEM_PORT"), *host = p->env("DYN_SYSTEM_HOST");
+    struct system_server_conf conf = {.host = host && *host ? host : "0.0.0.0",
+                                      .ns = p->ns,
+                                      .component = p->component,
+                                      .endpoint = "epp",
+                                      .metrics = p->serving->metrics.registry,
+                                      .ready = is_ready,
+                                      .measure = measure,
+                                      .explain = p->serving->explain,
+                                      .arg = p};
+    int64_t port = -1;
+
+    if (text && *text && (!str_parse_i64(str_from(text), &port) || port < -1 || port > UINT16_MAX))
+        return err_set(e, -EINVAL, "DYN_SYSTEM_PORT '%s' is no port", text);
+    conf.port = (uint16_t)MAX(port, 0);
+    if (port >= 0 && system_server_start(&p->system, p->own.loop, &conf, e) < 0)
+        log_warn(&LG, "no /metrics of this router", LOG_STR("why", e->text));
+    return 0;
+}
+
+/* Flags go before variables. */
 static int start(struct picker *p, const struct frontend_args *args, struct err *e)
 {
     int r = frontend_conf_load(&p->conf, args->argc, args->argv, args->env, e);
@@ -57,12 +84,17 @@ static int start(struct picker *p, const struct frontend_args *args, struct err 
     if (r == 0)
         r = log_setup(p->conf.log_filter, p->conf.log_jsonl, e);
     if (r == 0)
-        r = frontend_start(&p->frontend, p->loop, &p->conf, args, e);
+        r = frontend_start(&p->frontend, p->own.loop, &p->conf, args, e);
     if (r < 0)
         return r;
     p->serving = frontend_serving(p->frontend);
     init_metrics(p);
-    p->look = timer_new(p->loop, look, p);
+    r = start_system(p, e);
+    if (r < 0)
+        return r;
+    log_info(&LG, "waiting for a model to choose for", LOG_STR("namespace", p->ns),
+             LOG_STR("component", p->component), LOG_STR("model", p->model ? p->model : "any"));
+    p->look = timer_new(p->own.loop, look, p);
     timer_start_repeat(p->look, LOOK_MS);
     return 0;
 }
@@ -70,71 +102,45 @@ static int start(struct picker *p, const struct frontend_args *args, struct err 
 static void *live(void *arg)
 {
     struct picker *p = arg;
-    char name[] = "dynamo-epp", mode[] = "--router-mode=kv", prefix[] = "--namespace-prefix";
-    char *const argv[] = {name, mode, prefix, p->ns, NULL};
     const struct frontend_args args = {
-        .argc = ARRAY_LEN(argv) - 1, .argv = argv, .env = p->env, .embedded = true};
-    int r = start(p, &args, &p->why);
+        .argc = p->argc, .argv = p->argv, .env = p->env, .embedded = true};
+    struct err e;
+    int r = start(p, &args, &e);
 
     if (r < 0)
-        tell(p, r);
+        own_thread_fail(&p->own, r, &e);
     else
-        loop_run(p->loop);
+        loop_run(p->own.loop);
     p->look = timer_free(p->look);
+    p->system = system_server_free(p->system);
     picker_drop_bookings(p);
     p->frontend = frontend_free(p->frontend);
     p->serving = NULL;
-    p->loop = loop_free(p->loop);
     conf_done(&FRONTEND_CONF_SPEC, &p->conf);
     return NULL;
 }
 
-/* Signals are for the program that we are in: none is taken by our threads, nor is SIGPIPE's
- * disposition changed for it. On a thread that blocks it, a peer that left is an error code. */
-static int start_thread(struct picker *p, struct err *e)
-{
-    struct sigaction pipe;
-    sigset_t all, before;
-    int r;
-
-    (void)sigaction(SIGPIPE, NULL, &pipe);
-    r = loop_new(&p->loop, e);
-    (void)sigaction(SIGPIPE, &pipe, NULL);
-    if (r < 0)
-        return r;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = pthread_create(&p->thread, NULL, live, p);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r == 0)
-        return 0;
-    p->loop = loop_free(p->loop);
-    return err_errno(e, -r, "thread");
-}
-
 /* --- life -------------------------------------------------------------------------------------- */
-
-static int wait_until_ready(struct picker *p, struct err *e)
-{
-    bool failed;
-
-    (void)pthread_mutex_lock(&p->lock);
-    while (!p->ready && !p->failed)
-        (void)pthread_cond_wait(&p->changed, &p->lock);
-    failed = p->failed;
-    (void)pthread_mutex_unlock(&p->lock);
-    return failed ? err_set(e, -EINVAL, "%s", p->why.text) : 0;
-}
 
 static struct picker *release(struct picker *p)
 {
-    (void)pthread_cond_destroy(&p->changed);
-    (void)pthread_mutex_destroy(&p->lock);
     strmap_free(p->booked);
+    for (int i = 0; i < p->argc; i++)
+        free(p->argv[i]);
     free(p->ns);
     free(p->component);
+    free(p->model);
     free(p);
     return NULL;
+}
+
+static void put_args(struct picker *p, const char *const *flags)
+{
+    p->argv[p->argc++] = xstrdup("dynamo-epp");
+    p->argv[p->argc++] = xasprintf("--namespace-prefix=%s", p->ns);
+    for (; *flags && p->argc < PICKER_ARGS_MAX; flags++)
+        p->argv[p->argc++] = xstrdup(*flags);
+    assert(!*flags);
 }
 
 int picker_start(struct picker **ret, const struct picker_conf *conf, struct err *e)
@@ -144,20 +150,19 @@ int picker_start(struct picker **ret, const struct picker_conf *conf, struct err
 
     p->ns = xstrdup(conf->ns);
     p->component = xstrdup(conf->component);
+    p->model = conf->model ? xstrdup(conf->model) : NULL;
     p->enforce_disagg = conf->enforce_disagg;
     p->env = conf->env;
     p->booked = strmap_new();
-    (void)pthread_mutex_init(&p->lock, NULL);
-    (void)pthread_cond_init(&p->changed, NULL);
-    r = start_thread(p, e);
+    put_args(p, conf->flags);
+    r = own_thread_start(&p->own, live, p, e);
     if (r < 0) {
         release(p);
         return r;
     }
-    r = wait_until_ready(p, e);
+    r = own_thread_wait(&p->own, e);
     if (r < 0) {
-        (void)pthread_join(p->thread, NULL);
-        release(p);
+        picker_free(p);
         return r;
     }
     *ret = p;
@@ -168,12 +173,11 @@ struct picker *picker_free(struct picker *p)
 {
     if (!p)
         return NULL;
-    loop_stop(p->loop);
-    (void)pthread_join(p->thread, NULL);
+    own_thread_join(&p->own);
     return release(p);
 }
 
 struct loop *picker_loop(const struct picker *p)
 {
-    return p->loop;
+    return p->own.loop;
 }

@@ -4,33 +4,30 @@
  */
 #pragma once
 
-#include <pthread.h>
-
 #include "lib/base/strmap.h"
+#include "router/epp/own_thread.h"
 #include "router/epp/picker.h"
 #include "router/frontend/frontend.h"
 #include "router/frontend/serving.h"
 
+enum { PICKER_ARGS_MAX = 12 };
+
 struct picker {
-    char *ns, *component;
+    char *ns, *component, *model; /* model NULL = any */
     bool enforce_disagg;
     const char *(*env)(const char *name);
-    pthread_t thread;
-    struct loop *loop;
+    char *argv[PICKER_ARGS_MAX + 1];
+    int argc;
+    struct own_thread own;
 
     /* Of the loop's thread. */
     struct frontend_conf conf;
     struct frontend *frontend; /* NULL: it has not begun, or has ended */
     struct serving *serving;
-    struct strmap *booked; /* request id -> struct booked */
-    struct timer *look;    /* until it is ready */
+    struct system_server *system; /* NULL: nobody asked for it */
+    struct strmap *booked;        /* request id -> struct booked */
+    struct timer *look;           /* until it is ready */
     struct metric *bookings, *refused;
-
-    /* What the starter waits for. */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool ready, failed;
-    struct err why;
 };
 
 /* Whether a request could be routed now. */

@@ -24,7 +24,8 @@ struct booked {
 static bool is_ours(const struct picker *p, const struct model *m)
 {
     return model_is_served(m) && strcmp(m->pool->component, p->component) == 0 &&
-           scheduler_workers(m->pool->scheduler) && model_can_tokenize(m, true);
+           (!p->model || strcmp(m->name, p->model) == 0) && scheduler_workers(m->pool->scheduler) &&
+           model_can_tokenize(m, true);
 }
 
 /* Any of ours; NULL when there is none. */
@@ -81,7 +82,7 @@ DEFINE_CLEANUP_EMBEDDED(struct hashed, hashed_done)
 static struct hashed hash(const struct picker *p, const struct model *m, const struct pool *pool,
                           const struct pick *pick)
 {
-    struct str own = pick->request ? pick->request->cache_salt : STR_NULL;
+    struct str own = pick->salt;
     size_t n = pick->n_tokens / scheduler_block_size(pool->scheduler);
     struct hashed h = {.local = xcalloc(n + 1, sizeof(uint64_t)),
                        .sequence = xcalloc(n + 1, sizeof(uint64_t)),
@@ -105,7 +106,7 @@ static struct route_request query(const struct hashed *h, const struct pick *pic
                               .sequence = h->sequence,
                               .tracked = h->tracked,
                               .n_blocks = h->n,
-                              .tokens = in && in->cache_salt.len ? NULL : pick->tokens,
+                              .tokens = pick->salt.len ? NULL : pick->tokens,
                               .n_tokens = pick->n_tokens,
                               .isl = (uint32_t)MAX(pick->n_tokens, (size_t)1),
                               .overlap_weight = pick->disagg ? 0 : NAN,
@@ -151,7 +152,7 @@ query_router_result_t picker_choose(struct picker *p, struct model *m, struct pi
     AUTO(route_decision_done) struct route_decision d = {.n_candidates = 0};
     AUTO(mem_free) uint64_t *out = NULL;
     struct pool *pool = m->pool;
-    struct booking *none = NULL;
+    struct booking *turn = NULL;
     struct pool_avoid avoid;
     int r;
 
@@ -169,9 +170,11 @@ query_router_result_t picker_choose(struct picker *p, struct model *m, struct pi
         AUTO(hashed_done) struct hashed h = hash(p, m, pool, pick);
         struct route_request q = query(&h, pick);
 
-        q.query_only = true;
-        r = pool_route(pool, &q, avoid, &d, &none);
+        q.query_only = p->serving->route.mode == ROUTE_KV;
+        r = pool_route(pool, &q, avoid, &d, &turn);
     }
+    if (turn) /* other modes move on with what is sent, and this is as if it were */
+        booking_end(turn, clock_now_ns(), false);
     if (r == 0) {
         pick->worker = d.candidates[d.chosen].worker;
         pool_trace(pool, &d, "epp", &(struct trace_context){.trace_id = ""});
@@ -180,6 +183,20 @@ query_router_result_t picker_choose(struct picker *p, struct model *m, struct pi
                  LOG_U64("workers", pool->workers.len), LOG_U64("left_out", avoid.n));
     }
     return code_of(r);
+}
+
+query_router_result_t picker_choose_pair(struct picker *p, struct model *m, struct pick *pick,
+                                         struct opt_u64 *ret_prefill)
+{
+    *ret_prefill = (struct opt_u64){.set = false};
+    if (p->serving && serving_find_prefill(p->serving, m)) {
+        pick->role = POOL_PREFILL;
+        if (picker_choose(p, m, pick) == QUERY_ROUTER_OK)
+            *ret_prefill = OPT_U64(pick->worker.worker_id);
+    }
+    pick->role = POOL_DECODE;
+    pick->disagg = ret_prefill->set;
+    return picker_choose(p, m, pick);
 }
 
 /* --- account ----------------------------------------------------------------------------------- */
@@ -212,10 +229,10 @@ static void note_bookings(struct picker *p)
     metric_set(p->bookings, (double)strmap_len(p->booked));
 }
 
-query_router_result_t picker_book(struct picker *p, struct str id, const uint32_t *tokens,
-                                  size_t n_tokens, struct worker_rank worker)
+query_router_result_t picker_book(struct picker *p, struct str id, const struct pick *asked)
 {
-    struct pick pick = {.tokens = tokens, .n_tokens = n_tokens, .worker = worker};
+    const struct worker_rank worker = asked->worker;
+    struct pick pick = *asked;
     struct booking *b;
     struct booked *one;
     struct model *m;

@@ -325,13 +325,18 @@ void admin_live(struct http_exchange *x, const struct admin *a)
 /* --- /metrics ----------------------------------------------------------------------------------
  */
 
+void admin_measure(struct admin *a)
+{
+    samples_take(&a->samples, a);
+    if (a->engines)
+        engines_measure(a->engines);
+}
+
 void admin_metrics(struct http_exchange *x, struct admin *a)
 {
     AUTO(buf_done) struct buf body = BUF_NULL;
 
-    samples_take(&a->samples, a);
-    if (a->engines)
-        engines_measure(a->engines);
+    admin_measure(a);
     metric_print(a->serving->metrics.registry, &body);
     http_respond(x, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&body));
 }

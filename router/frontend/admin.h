@@ -25,6 +25,8 @@ void admin_models(struct http_exchange *x, const struct admin *a);
 void admin_model(struct http_exchange *x, const struct admin *a); /* /v1/models/{name} */
 void admin_health(struct http_exchange *x, const struct admin *a);
 void admin_live(struct http_exchange *x, const struct admin *a);
+/* Brings what /metrics samples up to date. */
+void admin_measure(struct admin *a);
 void admin_metrics(struct http_exchange *x, struct admin *a);
 void admin_busy_threshold_get(struct http_exchange *x, const struct admin *a);
 void admin_busy_threshold_post(struct http_exchange *x, const struct admin *a);

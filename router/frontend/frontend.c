@@ -671,6 +671,11 @@ uint16_t frontend_port(const struct frontend *f)
     return f->http ? http_server_port(f->http) : 0;
 }
 
+void frontend_measure(struct frontend *f)
+{
+    admin_measure(&f->admin);
+}
+
 struct serving *frontend_serving(struct frontend *f)
 {
     return &f->serving;

@@ -36,6 +36,8 @@ void frontend_stop(struct frontend *f, loop_fn stopped, void *arg);
 struct frontend *frontend_free(struct frontend *f);
 DEFINE_CLEANUP(struct frontend *, frontend_free)
 uint16_t frontend_port(const struct frontend *f); /* 0: it does not listen */
+/* Brings sampled metrics up to date, for whoever prints the registry of its serving. */
+void frontend_measure(struct frontend *f);
 /* Borrowed; on the loop's thread. */
 struct serving;
 struct serving *frontend_serving(struct frontend *f);
