@@ -6,11 +6,11 @@ CAPI             := $(BUILD)/lib/llm_capi
 CAPI_GENERATIONS := plain ranks namespaces
 CAPI_MAP         := router/epp/llm_capi.map
 CAPI_HARDEN      := $(filter-out -fPIE,$(HARDEN)) -fPIC -fvisibility=hidden
-capi_files        = $(foreach g,$(CAPI_GENERATIONS),$(CAPI)/$(g)/libdynamo_llm_capi.so $(CAPI)/$(g)/libdynamo_llm_capi.a)
+CAPI_SHARED      := $(CAPI_GENERATIONS:%=$(CAPI)/%/libdynamo_llm_capi.so)
 
 .PHONY: capi
 capi: ## build/lib/llm_capi: the router's C interface, a library for each generation of it
-	$(Q)$(MAKE) BUILD=$(BUILD)/pic HARDEN='$(CAPI_HARDEN)' CAPI='$(CAPI)' $(capi_files)
+	$(Q)$(MAKE) BUILD=$(BUILD)/pic HARDEN='$(CAPI_HARDEN)' CAPI='$(CAPI)' $(CAPI_SHARED) $(CAPI_SHARED:.so=.a)
 
 ifeq ($(notdir $(BUILD)),pic)
 CAPI_plain      := LLM_CAPI_PLAIN
@@ -39,6 +39,10 @@ $(CAPI)/$(1)/libdynamo_llm_capi.a: $(call capi_objects,$(1)) $(call archive,rout
 	    $$(AR) rcs $$@ $(BUILD)/obj/$(1)/all.o && echo '$$(PKG_LIBS)' > $$(@:.a=.libs)
 endef
 $(foreach g,$(CAPI_GENERATIONS),$(eval $(call capi_rule,$(g))))
+else
+# What needs them is made again when they have changed, and not because somebody looked.
+$(CAPI_SHARED): capi
+	@:
 endif
 
 e2e-ready check-serving: capi

@@ -11,7 +11,7 @@ cluster-up: ## start the Kubernetes test cluster (installs and builds what it ne
 cluster-down: ## stop the test cluster and remove its state
 	$(Q)$(CLUSTER) down
 
-$(IMAGE_TAR): $(PROGRAMS) $(shell find $(ROOT)/image $(wildcard $(ROOT)/examples/model) -type f)
+$(IMAGE_TAR): $(PROGRAMS) $(CAPI_SHARED) $(shell find $(ROOT)/image $(wildcard $(ROOT)/examples/model) -type f)
 	$(Q)$(ROOT)/image/build $(BIN) $@
 
 image: $(IMAGE_TAR) ## make the container image build/image/dynamo-dev.tar

@@ -64,7 +64,6 @@ static int start_system(struct picker *p, struct err *e)
                                       .metrics = p->serving->metrics.registry,
                                       .ready = is_ready,
                                       .measure = measure,
-                                      .explain = p->serving->explain,
                                       .arg = p};
     int64_t port = -1;
 
