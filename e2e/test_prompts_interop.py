@@ -140,10 +140,10 @@ def put_template(source):
 
 
 class Fronts:
-    """A reference and ours, before the same mockers: one for each model, whose folder is changed first."""
+    """A reference and ours, before the same mockers: one for each model, whose folder is changed first. @both: flags of either."""
 
-    def __init__(self, folder, version, models, *flags):
-        self.stack, self.version, self.models, self.flags = Stack(folder, events=False), version, models, flags
+    def __init__(self, folder, version, models, *flags, both=()):
+        self.stack, self.version, self.models, self.flags, self.both = Stack(folder, events=False), version, models, flags, both
 
     def __enter__(self):
         self.stack.start_nats("-js")
@@ -158,9 +158,9 @@ class Fronts:
         port = free_port()
         store = "--store-kv" if self.version.startswith("0.") else "--discovery-backend"
         self.stack.start("reference", [reference_python(self.version), "-m", "dynamo.frontend", store, "file", "--request-plane", "tcp",
-                                       "--event-plane", "nats", "--http-host", "127.0.0.1", "--http-port", port],
+                                       "--event-plane", "nats", "--http-host", "127.0.0.1", "--http-port", port, *self.both],
                          HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
-        self.stack.frontend(*self.flags)
+        self.stack.frontend(*self.flags, *self.both)
         self.fronts = [Front(port), Front(self.stack.port)]
         until("both serve all models", lambda: all(self.serves(front) for front in self.fronts))
         return self

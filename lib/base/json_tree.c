@@ -104,8 +104,8 @@ static cJSON *read_string(struct reader *rd)
     return text ? need(cJSON_CreateString(text)) : NULL;
 }
 
-/* A bit of cJSON's type that it neither uses nor loses when it copies. */
-enum { WRITTEN_AS_FLOAT = 1 << 16 };
+/* Bits of cJSON's type that it neither uses nor loses when it copies. */
+enum { WRITTEN_AS_FLOAT = 1 << 16, WRITTEN_AGAIN = 1 << 17 };
 
 static bool is_integer(struct str text)
 {
@@ -212,8 +212,10 @@ static void drop_duplicates(cJSON *object, size_t members_read)
         return;
     members = sorted_members(object, &n);
     for (size_t i = 0; i + 1 < n; i++)
-        if (strcmp(members[i].node->string, members[i + 1].node->string) == 0)
+        if (strcmp(members[i].node->string, members[i + 1].node->string) == 0) {
+            members[i + 1].node->type |= WRITTEN_AGAIN;
             cJSON_Delete(cJSON_DetachItemViaPointer(object, members[i].node));
+        }
 }
 
 static cJSON *read_object(struct reader *rd)
@@ -487,6 +489,11 @@ bool json_f64(const struct json *v, double *ret)
 bool json_is_float(const struct json *v)
 {
     return json_kind_of(v) == JSON_KIND_NUMBER && CONST_NODE(v)->type & WRITTEN_AS_FLOAT;
+}
+
+bool json_is_repeated(const struct json *member)
+{
+    return member && CONST_NODE(member)->type & WRITTEN_AGAIN;
 }
 
 bool json_i64(const struct json *v, int64_t *ret)

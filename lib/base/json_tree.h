@@ -84,6 +84,8 @@ bool json_f64(const struct json *v, double *ret);
 /* Whether it was parsed from a text with a fraction or exponent: 1.0 and not 1. */
 bool json_is_float(const struct json *v);
 bool json_bool(const struct json *v, bool *ret);
+/* Whether others with its name stood before this member where it was parsed. */
+bool json_is_repeated(const struct json *member);
 
 struct json *json_new_object(void) __attribute__((returns_nonnull));
 struct json *json_new_array(void) __attribute__((returns_nonnull));

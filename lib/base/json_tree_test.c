@@ -393,6 +393,21 @@ static void test_wide_integers(void **state)
     assert_int_equal(json_parse(&big, STR(text), &e), -ERANGE);
 }
 
+static void test_names_that_come_again(void **state)
+{
+    AUTO(json_free) struct json *v = NULL, *copy = NULL;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(json_parse(&v, STR("{\"a\":1,\"b\":2,\"\\u0061\":{\"a\":3},\"c\":[]}"), &e), &e);
+    assert_true(json_is_repeated(json_get(v, "a")));
+    assert_false(json_is_repeated(json_get(v, "b")));
+    assert_false(json_is_repeated(json_path(v, "a", "a", NULL)));
+    assert_false(json_is_repeated(NULL));
+    copy = json_dup(v);
+    assert_true(json_is_repeated(json_get(copy, "a")));
+}
+
 /* A tree out of the middle of a text, of which the scanner goes on behind it. */
 static void test_trees_of_a_scanner(void **state)
 {
@@ -431,7 +446,7 @@ int main(void)
                     T(test_depth_is_limited), T(test_getters_find_what_is_there),
                     T(test_getters_find_nothing_quietly), T(test_build_and_edit),
                     T(test_dup_is_independent), T(test_sorted_print), T(test_equal_and_contains),
-                    T(test_merge_patch), T(test_wide_integers), T(test_trees_of_a_scanner),
-                    T(test_unrepresentable_numbers_become_null),
+                    T(test_merge_patch), T(test_wide_integers), T(test_names_that_come_again),
+                    T(test_trees_of_a_scanner), T(test_unrepresentable_numbers_become_null),
                     T(test_random_trees_parse_and_print_as_cjson_does));
 }

@@ -119,6 +119,8 @@ static bool settle_by_model(const struct model *m, struct openai_request *in, st
         return true;
     if (!openai_check_strictly(in, model_is_of_1(m), e))
         return false;
+    if (!m->takes_text && !m->card->reasoning_parser)
+        openai_drop_default_thinking(in);
     if (model_is_of_1(m) && m->card->thinks.set)
         openai_default_thinking(in, m->card->thinks.v);
     return true;

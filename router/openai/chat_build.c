@@ -17,6 +17,23 @@ bool chat_is(const struct json *object, const char *key, const char *word)
     return s && strcmp(s, word) == 0;
 }
 
+bool chat_has_once(const struct json *object, const char *const *keys, size_t n,
+                   struct api_error *e)
+{
+    JSON_FOREACH (member, object)
+        if (json_is_repeated(member) && chat_is_one_of(json_key(member), keys, n))
+            return api_malformed(
+                e, NULL,
+                "Failed to deserialize the JSON body into the target type: duplicate field `%s`",
+                json_key(member));
+    return true;
+}
+
+bool chat_may_be_object(const struct json *v)
+{
+    return !v || json_is_null(v) || json_is_object(v);
+}
+
 bool chat_is_one_of(const char *word, const char *const *words, size_t n)
 {
     for (size_t i = 0; word && i < n; i++)
@@ -31,6 +48,25 @@ void chat_move(struct json *to, const char *as, const struct json *from, const c
 
     if (v && !json_is_null(v))
         (void)json_set(to, as, json_dup(v));
+}
+
+void chat_add_text(struct json *parts, const char *text)
+{
+    struct json *part = json_add(parts, json_new_object());
+
+    (void)json_set_cstr(part, "type", "text");
+    (void)json_set_cstr(part, "text", text);
+}
+
+void chat_add_image(struct json *parts, const char *url, const char *detail)
+{
+    struct json *part = json_add(parts, json_new_object()), *source;
+
+    (void)json_set_cstr(part, "type", "image_url");
+    source = json_need_object(part, "image_url");
+    (void)json_set_cstr(source, "url", url);
+    if (detail)
+        (void)json_set_cstr(source, "detail", detail);
 }
 
 void chat_add_call(struct json *message, const char *id, const char *name, const char *arguments)

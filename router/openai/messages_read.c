@@ -31,8 +31,9 @@ static bool cannot_take(struct api_error *e, const struct place *at, const char 
 
 static bool is_known(const struct json *block)
 {
-    static const char *const types[] = {"text",     "thinking",        "redacted_thinking",
-                                        "tool_use", "server_tool_use", "tool_result"};
+    static const char *const types[] = {
+        "text",     "thinking",        "redacted_thinking", "image",
+        "tool_use", "server_tool_use", "tool_result",       "web_search_tool_result"};
 
     return chat_is_one_of(type_of(block), types, ARRAY_LEN(types));
 }
@@ -40,6 +41,22 @@ static bool is_known(const struct json *block)
 static bool is_call(const struct json *block)
 {
     return chat_is(block, "type", "tool_use") || chat_is(block, "type", "server_tool_use");
+}
+
+/* Members of a block that are read. */
+static bool check_block(const struct json *b, struct api_error *e)
+{
+    const struct json *source = json_get(b, "source");
+
+    if (chat_is(b, "type", "text") && !json_get_cstr(b, "text"))
+        return chat_invalid(e, "messages", "the text of a block");
+    if (chat_is(b, "type", "thinking") && !json_get_cstr(b, "thinking"))
+        return chat_invalid(e, "messages", "the thinking of a block");
+    if (chat_is(b, "type", "image") &&
+        (!json_get_cstr(source, "type") || !json_get_cstr(source, "media_type") ||
+         !json_get_cstr(source, "data")))
+        return chat_invalid(e, "messages", "type, media_type and data of an image's source");
+    return true;
 }
 
 static bool check_content(const struct json *message, size_t i, struct api_error *e)
@@ -57,8 +74,8 @@ static bool check_content(const struct json *message, size_t i, struct api_error
     for (const struct json *b = json_first(content); b; b = json_next(b), at.block++)
         if (!is_known(b))
             return cannot_take(e, &at, type_of(b));
-        else if (chat_is(b, "type", "text") && !json_get_cstr(b, "text"))
-            return chat_invalid(e, "messages", "the text of a block");
+        else if (!check_block(b, e))
+            return false;
     return true;
 }
 
@@ -72,63 +89,148 @@ static struct json *add_message(struct json *messages, const char *role)
 
 /* --- messages of the user and the system ------------------------------------------------------- */
 
-static void end_text(struct json *messages, const char *role, struct buf *text, bool *has_text)
+/* What goes on as one message: texts that are joined, or parts as soon as there is an image. */
+struct run {
+    struct buf text;
+    struct json *parts; /* NULL = none yet */
+    bool has_image;
+};
+
+static void run_done(struct run *r)
 {
-    if (*has_text)
-        (void)json_set_cstr(add_message(messages, role), "content", buf_cstr(text));
-    buf_clear(text);
-    *has_text = false;
+    buf_done(&r->text);
+    r->parts = json_free(r->parts);
+    *r = (struct run){.parts = NULL};
+}
+
+static void run_add_text(struct run *r, const char *text)
+{
+    if (!r->parts)
+        r->parts = json_new_array();
+    chat_add_text(r->parts, text);
+    buf_put_cstr(&r->text, text);
+}
+
+/* Its data, which engines take by URL. */
+static bool run_add_image(struct run *r, const struct json *block, struct api_error *e)
+{
+    const struct json *source = json_get(block, "source");
+    AUTO(buf_done) struct buf url = BUF_NULL;
+
+    if (!chat_is(source, "type", "base64"))
+        return api_fail(e, 400, "messages",
+                        "unsupported image source type \"%.64s\"; only base64 is supported",
+                        type_of(source));
+    buf_put_cstr(&url, "data:");
+    buf_put_cstr(&url, json_get_cstr(source, "media_type"));
+    buf_put_cstr(&url, ";base64,");
+    buf_put_cstr(&url, json_get_cstr(source, "data"));
+    if (!r->parts)
+        r->parts = json_new_array();
+    chat_add_image(r->parts, buf_cstr(&url), NULL);
+    r->has_image = true;
+    return true;
+}
+
+/* Its content becomes the message's. */
+static void run_put(struct run *r, struct json *message)
+{
+    if (r->has_image)
+        (void)json_set(message, "content", TAKE(r->parts));
+    else
+        (void)json_set_cstr(message, "content", buf_cstr(&r->text));
+    run_done(r);
+}
+
+static void end_run(struct json *messages, struct run *r)
+{
+    if (r->parts)
+        run_put(r, add_message(messages, "user"));
+}
+
+static bool read_result(struct run *r, const struct json *content, struct api_error *e)
+{
+    if (json_is_string(content))
+        run_add_text(r, json_cstr(content));
+    if (!json_is_array(content))
+        return true;
+    JSON_FOREACH (part, content) {
+        if (chat_is(part, "type", "image") && check_block(part, e)) {
+            if (!run_add_image(r, part, e))
+                return false;
+        } else if (chat_is(part, "type", "text") && json_get_cstr(part, "text")) {
+            run_add_text(r, json_get_cstr(part, "text"));
+        } else {
+            return api_fail(e, 400, "messages",
+                            "a block of a tool_result is not supported: only text and images are");
+        }
+    }
+    return true;
 }
 
 static bool add_result(struct json *messages, const struct json *block, struct api_error *e)
 {
-    AUTO(buf_done) struct buf text = BUF_NULL;
-    const struct json *content = json_get(block, "content");
     const char *id = json_get_cstr(block, "tool_use_id");
+    struct run run = {.parts = NULL};
     struct json *m;
 
     if (!id)
         return chat_invalid(e, "messages", "the tool_use_id of a tool_result");
-    if (json_is_string(content))
-        buf_put_cstr(&text, json_cstr(content));
-    else if (json_is_array(content))
-        for (const struct json *part = json_first(content); part; part = json_next(part)) {
-            const char *said = json_get_cstr(part, "text");
-
-            if (!chat_is(part, "type", "text") || !said)
-                return api_fail(e, 400, "messages",
-                                "a block of a tool_result is not supported: only text is");
-            buf_put_cstr(&text, said);
-        }
+    if (!read_result(&run, json_get(block, "content"), e)) {
+        run_done(&run);
+        return false;
+    }
     m = add_message(messages, "tool");
-    (void)json_set_cstr(m, "content", buf_cstr(&text));
+    run_put(&run, m);
     (void)json_set_cstr(m, "tool_call_id", id);
     return true;
 }
 
-/* Results of tools are messages of their own, with what was said before and behind them around. */
-static bool add_said(struct json *messages, const char *role, const struct json *content,
-                     struct api_error *e)
+static bool add_blocks(struct json *messages, const struct json *content, struct run *run,
+                       struct api_error *e)
 {
-    AUTO(buf_done) struct buf text = BUF_NULL;
-    bool has_text = false;
-
-    if (json_is_string(content)) {
-        (void)json_set_cstr(add_message(messages, role), "content", json_cstr(content));
-        return true;
-    }
-    for (const struct json *b = json_first(content); b; b = json_next(b)) {
+    JSON_FOREACH (b, content) {
         if (chat_is(b, "type", "text")) {
-            buf_put_cstr(&text, json_get_cstr(b, "text"));
-            has_text = true;
+            run_add_text(run, json_get_cstr(b, "text"));
+        } else if (chat_is(b, "type", "image")) {
+            if (!run_add_image(run, b, e))
+                return false;
         } else if (chat_is(b, "type", "tool_result")) {
-            end_text(messages, role, &text, &has_text);
+            end_run(messages, run);
             if (!add_result(messages, b, e))
                 return false;
         }
     }
-    end_text(messages, role, &text, &has_text);
+    end_run(messages, run);
     return true;
+}
+
+/* Results of tools are messages of their own, with what was said before and behind them around. */
+static bool add_said(struct json *messages, const struct json *content, struct api_error *e)
+{
+    struct run run = {.parts = NULL};
+    bool ok = true;
+
+    if (json_is_string(content))
+        (void)json_set_cstr(add_message(messages, "user"), "content", json_cstr(content));
+    else
+        ok = add_blocks(messages, content, &run, e);
+    run_done(&run);
+    return ok;
+}
+
+/* What the system says between others: its texts. */
+static void add_rule(struct json *messages, const struct json *content)
+{
+    AUTO(buf_done) struct buf text = BUF_NULL;
+
+    if (json_is_string(content))
+        buf_put_cstr(&text, json_cstr(content));
+    else
+        JSON_FOREACH (b, content)
+            if (chat_is(b, "type", "text"))
+                buf_put_cstr(&text, json_get_cstr(b, "text"));
+    (void)json_set_cstr(add_message(messages, "system"), "content", buf_cstr(&text));
 }
 
 /* --- those of the assistant -------------------------------------------------------------------- */
@@ -136,11 +238,12 @@ static bool add_said(struct json *messages, const char *role, const struct json 
 static bool add_use(struct json *message, const struct json *block, struct api_error *e)
 {
     const char *id = json_get_cstr(block, "id"), *name = json_get_cstr(block, "name");
+    const struct json *given = json_get(block, "input");
     AUTO(mem_free) char *input = NULL;
 
-    if (!id || !name || !json_is_object(json_get(block, "input")))
+    if (!id || !name || (given && !json_is_object(given)))
         return chat_invalid(e, "messages", "id, name and input of a tool_use");
-    input = json_to_cstr(json_get(block, "input"));
+    input = given ? json_to_cstr(given) : xstrdup("{}");
     chat_add_call(message, id, name, input);
     return true;
 }
@@ -253,6 +356,7 @@ static bool add_system(struct json *messages, const struct json *body, bool stri
 static bool check_messages(const struct json *body, struct api_error *e)
 {
     static const char *const roles[] = {"user", "assistant", "system"};
+    static const char *const members[] = {"role", "content"};
     const struct json *all = json_get(body, "messages");
     size_t i = 0;
 
@@ -261,6 +365,8 @@ static bool check_messages(const struct json *body, struct api_error *e)
     if (!json_len(all))
         return api_fail(e, 400, "messages", "messages: field required");
     for (const struct json *m = json_first(all); m; m = json_next(m), i++) {
+        if (!chat_has_once(m, members, ARRAY_LEN(members), e))
+            return false;
         if (!chat_is_one_of(json_get_cstr(m, "role"), roles, ARRAY_LEN(roles)))
             return chat_invalid(e, "messages", "the role user, assistant or system");
         if (!check_content(m, i, e))
@@ -274,9 +380,10 @@ static bool add_messages(struct json *messages, const struct json *body, struct 
     for (const struct json *m = json_first(json_get(body, "messages")); m; m = json_next(m)) {
         const struct json *content = json_get(m, "content");
 
-        if (chat_is(m, "role", "assistant")
-                ? !add_answer(messages, content, e)
-                : !add_said(messages, json_get_cstr(m, "role"), content, e))
+        if (chat_is(m, "role", "system"))
+            add_rule(messages, content);
+        else if (chat_is(m, "role", "assistant") ? !add_answer(messages, content, e)
+                                                 : !add_said(messages, content, e))
             return false;
     }
     return json_len(messages) ? true
@@ -285,6 +392,7 @@ static bool add_messages(struct json *messages, const struct json *body, struct 
 
 static bool add_tools(struct json *chat, const struct json *tools, struct api_error *e)
 {
+    static const char *const keys[] = {"name", "description", "input_schema", "type"};
     size_t i = 0;
 
     if (!tools || json_is_null(tools))
@@ -295,6 +403,10 @@ static bool add_tools(struct json *chat, const struct json *tools, struct api_er
         const char *type = json_get_cstr(t, "type");
         struct json *function;
 
+        if (!chat_has_once(t, keys, ARRAY_LEN(keys), e))
+            return false;
+        if (!type && json_get(t, "type") && !json_is_null(json_get(t, "type")))
+            return chat_invalid(e, "tools", "the type of a tool as a word");
         if (type && strcmp(type, "custom") != 0)
             return api_fail(e, 400, "tools",
                             "tools[%zu]: server tool type \"%.64s\" is not supported", i, type);
@@ -434,6 +546,40 @@ static uint64_t estimate(const struct json *body, const struct json *system)
 
 /* --- both -------------------------------------------------------------------------------------- */
 
+/* A whole number from 0 on, null or absent. */
+static bool may_be_count(const struct json *v)
+{
+    int64_t n;
+
+    return !v || json_is_null(v) || (!json_is_float(v) && json_i64(v, &n) && n >= 0);
+}
+
+/* Members that are read, and so are judged. */
+static bool check_types(const struct json *body, struct api_error *e)
+{
+    static const char *const keys[] = {
+        "cache_control", "container",     "max_tokens",   "messages",       "metadata", "model",
+        "nvext",         "output_config", "service_tier", "stop_sequences", "stream",   "system",
+        "temperature",   "thinking",      "tool_choice",  "tools",          "top_k",    "top_p"};
+    const struct json *thinking = json_get(body, "thinking"),
+                      *stops = json_get(body, "stop_sequences");
+    const struct json *budget = json_get(thinking, "budget_tokens");
+    const struct json *format = json_path(body, "output_config", "format", NULL);
+
+    if (!chat_has_once(body, keys, ARRAY_LEN(keys), e))
+        return false;
+    if (thinking && !json_is_null(thinking) &&
+        (!json_get_cstr(thinking, "type") || !may_be_count(budget)))
+        return chat_invalid(e, "thinking", "a type, and a number of budget_tokens");
+    if (stops && !json_is_null(stops) && !json_is_array(stops))
+        return chat_invalid(e, "stop_sequences", "an array");
+    if (format && !json_is_null(format) && !chat_is(format, "type", "json_schema"))
+        return chat_invalid(e, "output_config", "a format of the type json_schema");
+    return json_is_float(json_get(body, "max_tokens"))
+               ? chat_invalid(e, "max_tokens", "a whole number")
+               : true;
+}
+
 static bool read_body(struct json **ret, struct str body, struct api_error *e)
 {
     struct err why;
@@ -444,7 +590,7 @@ static bool read_body(struct json **ret, struct str body, struct api_error *e)
         return api_malformed(e, NULL, "The request body must be a JSON object");
     if (!json_get_cstr(*ret, "model"))
         return chat_invalid(e, "model", "the name of a model");
-    return check_messages(*ret, e);
+    return check_types(*ret, e) && check_messages(*ret, e);
 }
 
 bool messages_count(struct str body, struct messages_facts *facts, struct api_error *e)
@@ -476,6 +622,7 @@ bool messages_request_parse(struct str body, struct arena *a, struct openai_requ
     add_format(chat, in);
     if (!chat_parse(chat, a, ret, e))
         return false;
+    ret->thinks_by_default = !chat_is(json_get(in, "thinking"), "type", "enabled");
     ret->estimate = facts->estimate;
     return true;
 }

@@ -22,6 +22,11 @@ static bool parse(const char *members, struct arena *a, struct openai_request *r
     "{\"id\":\"" id                                                                                \
     "\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}"
 
+#define IMAGE                                                                                      \
+    "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":"   \
+    "\"aGk=\"}}"
+#define SHOWN "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,aGk=\"}}"
+
 static void requests_become_chats(void **state)
 {
     static const struct {
@@ -54,6 +59,22 @@ static void requests_become_chats(void **state)
              "a") ",{\"role\":\"tool\",\"content\":\"rs\",\"tool_call_id\":\"1\"}," SAID("user",
                                                                                          "bc") "]",
          3},
+        {"\"messages\":[" BLOCKS("user", TEXT("a") "," IMAGE "," TEXT("b")) "," BLOCKS(
+             "assistant",
+             IMAGE "," TEXT("y") ",{\"type\":\"web_search_tool_result\"}") "," BLOCKS("system",
+                                                                                      IMAGE) "]",
+         "[" BLOCKS("user", TEXT("a") "," SHOWN "," TEXT("b")) "," SAID("assistant", "y") "," SAID(
+             "system", "") "]",
+         264},
+        {"\"messages\":[" BLOCKS("user",
+                                 "{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"content\":"
+                                 "[" TEXT("r") "," IMAGE "]}") "]",
+         "[{\"role\":\"tool\",\"content\":[" TEXT("r") "," SHOWN "],\"tool_call_id\":\"1\"}]", 87},
+        {"\"messages\":[" BLOCKS("assistant",
+                                 "{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"f\"}") "]",
+         "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
+         "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]",
+         3},
     };
 
     (void)state;
@@ -74,6 +95,8 @@ static void requests_become_chats(void **state)
     }
 }
 
+#define WRONG "Failed to deserialize the JSON body into the target type: "
+
 static void what_is_no_request_is_refused(void **state)
 {
     static const struct {
@@ -89,6 +112,21 @@ static void what_is_no_request_is_refused(void **state)
          "tools[0].input_schema: field required for client tools"},
         {"\"messages\":[" SAID("user", "x") "],\"tools\":[{\"type\":\"bash\",\"name\":\"f\"}]",
          "tools[0]: server tool type \"bash\" is not supported"},
+        {"\"messages\":[" BLOCKS("user",
+                                 "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"media_type\":"
+                                 "\"\",\"data\":\"\"}}") "]",
+         "unsupported image source type \"url\"; only base64 is supported"},
+        {"\"messages\":[" SAID("user", "x") "],\"system\":\"a\",\"system\":\"a\"",
+         WRONG "duplicate field `system`"},
+        {"\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"content\":\"x\"}]",
+         WRONG "duplicate field `content`"},
+        {"\"messages\":[" SAID("user",
+                               "x") "],\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":-1}",
+         WRONG "thinking: expected a type, and a number of budget_tokens"},
+        {"\"messages\":[" SAID("user", "x") "],\"stop_sequences\":\"x\"",
+         WRONG "stop_sequences: expected an array"},
+        {"\"messages\":[" SAID("user", "x") "],\"output_config\":{\"format\":{\"type\":\"text\"}}",
+         WRONG "output_config: expected a format of the type json_schema"},
     };
 
     (void)state;

@@ -107,12 +107,13 @@ static bool key_stream(struct openai_reader *rd, const char *key)
 
 static bool key_stream_options(struct openai_reader *rd, const char *key)
 {
+    struct openai_names seen = {.n = 0};
     struct str name;
 
     if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
         return false;
     rd->r->has_stream_options = true;
-    while (json_pull_key(&rd->p, &name)) {
+    while (openai_next_key(rd, &seen, &name)) {
         bool ok = true;
 
         if (json_pull_peek(&rd->p) == JSON_KIND_NULL)
@@ -578,7 +579,7 @@ bool openai_request_parse(enum api api, struct str body, struct arena *a,
         ok = false;
         (void)json_pull_skip(&rd.p, NULL);
     } else if (json_pull_object(&rd.p)) {
-        while (ok && json_pull_key(&rd.p, &name))
+        while (ok && openai_next_key(&rd, NULL, &name))
             ok = read_key(&rd, name);
     }
     /* Malformed text explains itself best; what a reader found wrong in well-formed text comes

@@ -73,6 +73,7 @@ struct openai_request {
     struct str allowed_token_ids_json;
     struct opt_bool thinking;
     bool thinks_adaptively;
+    bool thinks_by_default; /* its template's arguments ask for thoughts, and the client did not */
     struct str reasoning_effort;
 
     /* nvext */
@@ -111,6 +112,8 @@ void openai_settle_thinking(struct json *args);
 /* Of a chat whose template's arguments say nothing of it, under none of these names: what the model's
  * deployment says. */
 void openai_default_thinking(struct openai_request *r, bool on);
+/* Of a chat that thinks_by_default and whose model is read without a parser of thoughts. */
+void openai_drop_default_thinking(struct openai_request *r);
 /* Of a chat: members of messages, calls and tools that are not of their type in the eyes of 1.6.1 or,
  * unless @of_1, of 0.9.0, which knows fewer of them. False with @e filled. */
 MUST_CHECK bool openai_check_strictly(const struct openai_request *r, bool of_1,

@@ -73,11 +73,12 @@ static bool nvext_list(struct openai_reader *rd, struct str name)
 
 static bool nvext_hints(struct openai_reader *rd, struct openai_request *r)
 {
+    struct openai_names seen = {.n = 0};
     struct str name;
     bool ok =
         openai_expect(rd, "agent_hints", JSON_KIND_OBJECT, "an object") && json_pull_object(&rd->p);
 
-    while (ok && json_pull_key(&rd->p, &name)) {
+    while (ok && openai_next_key(rd, &seen, &name)) {
         if (json_pull_null(&rd->p))
             continue;
         if (str_is(name, "priority"))
@@ -96,12 +97,13 @@ static bool nvext_hints(struct openai_reader *rd, struct openai_request *r)
 
 static bool nvext_targets(struct openai_reader *rd, struct openai_request *r)
 {
+    struct openai_names seen = {.n = 0};
     struct str name;
     bool ok =
         openai_expect(rd, "router", JSON_KIND_OBJECT, "an object") && json_pull_object(&rd->p);
 
     r->has_targets = ok;
-    while (ok && json_pull_key(&rd->p, &name)) {
+    while (ok && openai_next_key(rd, &seen, &name)) {
         if (json_pull_null(&rd->p))
             continue;
         if (str_is(name, "ttft_target"))
@@ -140,6 +142,7 @@ static bool routing_constraints(struct openai_reader *rd)
 {
     struct openai_request *r = rd->r;
     struct json_pull ahead = rd->p;
+    struct openai_names seen = {.n = 0};
     struct str name;
     bool ok = true;
 
@@ -147,7 +150,7 @@ static bool routing_constraints(struct openai_reader *rd)
     if (!openai_expect(rd, "routing_constraints", JSON_KIND_OBJECT, "an object") ||
         !json_pull_object(&rd->p))
         return false;
-    while (ok && json_pull_key(&rd->p, &name)) {
+    while (ok && openai_next_key(rd, &seen, &name)) {
         if (json_pull_null(&rd->p))
             continue;
         if (str_is(name, "required_taints"))
@@ -164,13 +167,14 @@ static bool routing_constraints(struct openai_reader *rd)
 bool openai_read_nvext(struct openai_reader *rd, const char *key)
 {
     struct openai_request *r = rd->r;
+    struct openai_names seen = {.n = 0};
     struct str name;
     bool known, ok = true;
 
     if (!openai_expect(rd, key, JSON_KIND_OBJECT, "an object") || !json_pull_object(&rd->p))
         return false;
     r->has_nvext = true;
-    while (ok && json_pull_key(&rd->p, &name)) {
+    while (ok && openai_next_key(rd, &seen, &name)) {
         ok = nvext_u64(rd, name, &known);
         if (known || json_pull_null(&rd->p))
             continue;

@@ -2,6 +2,7 @@
 #include "router/openai/openai_read.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/base/err.h"
 
@@ -15,6 +16,39 @@ bool openai_wrong_type(struct openai_reader *rd, const char *key, const char *wa
     return api_malformed(
         rd->e, key, "Failed to deserialize the JSON body into the target type: %s: expected %s",
         key, want);
+}
+
+static bool is_new(struct openai_names *seen, struct str name)
+{
+    for (size_t i = 0; i < seen->n; i++)
+        if (str_eq(seen->names[i], name))
+            return false;
+    if (seen->n < OPENAI_NAMES_MAX)
+        seen->names[seen->n++] = name;
+    return true;
+}
+
+static bool decode_key(struct openai_reader *rd, struct str *name)
+{
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    if (!memchr(name->ptr, '\\', name->len))
+        return true;
+    if (!json_unescape(*name, &out))
+        return false;
+    *name = str_slice(arena_strdup(rd->arena, buf_str(&out)), out.len);
+    return true;
+}
+
+bool openai_next_key(struct openai_reader *rd, struct openai_names *seen, struct str *ret)
+{
+    if (!json_pull_key(&rd->p, ret))
+        return false;
+    if (!decode_key(rd, ret))
+        json_pull_fail(&rd->p, "half of a surrogate pair");
+    else if (seen && !is_new(seen, *ret))
+        json_pull_fail(&rd->p, "a name that its object has already");
+    return json_pull_ok(&rd->p);
 }
 
 bool openai_read_once(struct openai_reader *rd, size_t i, const char *key)

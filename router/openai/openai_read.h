@@ -18,8 +18,17 @@ struct openai_reader {
     uint64_t seen;                        /* a bit for each row of the table that was read */
 };
 
-enum { OPENAI_ROWS_MAX = 64 };
+enum { OPENAI_ROWS_MAX = 64, OPENAI_NAMES_MAX = 32 };
 
+/* Of the members of an object that were read; what is beyond them may come twice. */
+struct openai_names {
+    struct str names[OPENAI_NAMES_MAX];
+    size_t n;
+};
+
+/* json_pull_key(), with the escapes decoded. A name that @seen has is an error of the scanner; NULL: any may
+ * come twice. */
+bool openai_next_key(struct openai_reader *rd, struct openai_names *seen, struct str *ret);
 /* Over several keys, when all are read: false with @e filled. */
 bool openai_check(const struct openai_request *r, struct api_error *e);
 /* And then: what they mean together. False with @e filled. */

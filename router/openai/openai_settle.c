@@ -106,6 +106,17 @@ void openai_default_thinking(struct openai_request *r, bool on)
     set_mode(r->template_args, on);
 }
 
+void openai_drop_default_thinking(struct openai_request *r)
+{
+    static const char *const names[] = {"thinking", "enable_thinking", "thinking_mode",
+                                        "truncate_history_thinking"};
+
+    if (!r->thinks_by_default)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        json_del(r->template_args, names[i]);
+}
+
 /* What has a place of its own in the body, which only 1.x knows, goes before the template's arguments. */
 static void settle_thinking(struct openai_request *r)
 {

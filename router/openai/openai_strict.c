@@ -10,6 +10,7 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
+#include "router/openai/chat_build.h"
 
 /* What a member may be; nothing and null too, unless it is needed. */
 enum member_type {
@@ -95,6 +96,20 @@ static bool wrong(const struct place *at, const char *what, const char *want)
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
+
+/* Of a message and what it is made of, a tool and an answer's form; of others the last one counts. */
+static bool come_once(const struct json *object, struct api_error *e)
+{
+    static const char *const keys[] = {
+        "role",        "content",     "name",      "tool_calls",    "tool_call_id",
+        "refusal",     "audio",       "function",  "function_call", "reasoning_content",
+        "type",        "text",        "image_url", "video_url",     "audio_url",
+        "input_audio", "url",         "detail",    "uuid",          "data",
+        "format",      "id",          "arguments", "description",   "parameters",
+        "strict",      "json_schema", "schema"};
+
+    return chat_has_once(object, keys, ARRAY_LEN(keys), e);
+}
 
 static bool is_thoughts(const struct json *v)
 {
@@ -207,6 +222,14 @@ static bool is_part(const struct json *part, unsigned kinds, bool of_1)
     return kinds & PARTS_OF_MEDIA && is_medium(part, of_1);
 }
 
+static bool part_comes_once(const struct json *part, struct api_error *e)
+{
+    JSON_FOREACH (member, part)
+        if (json_is_object(member) && !come_once(member, e))
+            return false;
+    return come_once(part, e);
+}
+
 static bool check_content(const struct json *message, const struct role_rule *rule,
                           const struct place *at)
 {
@@ -219,9 +242,12 @@ static bool check_content(const struct json *message, const struct role_rule *ru
         return rule->needs_content ? wrong(at, "content", "a string or an array") : true;
     if (json_is_array(content) && !rule->parts)
         return wrong(at, "content", "a string");
-    JSON_FOREACH (part, content)
+    JSON_FOREACH (part, content) {
         if (!is_part(part, parts, at->of_1))
             return wrong(at, "content", "parts that a message of this role may have");
+        if (!part_comes_once(part, at->e))
+            return false;
+    }
     return true;
 }
 
@@ -258,6 +284,8 @@ static bool check_calls(const struct json *message, const struct place *at)
             return wrong(at, "tool_calls", "the name of a function");
         if (!are_arguments(json_get(function, "arguments"), at->of_1))
             return wrong(at, "tool_calls", "arguments that are a JSON object");
+        if (!come_once(call, at->e) || !come_once(function, at->e))
+            return false;
     }
     return true;
 }
@@ -280,6 +308,8 @@ static bool check_message(const struct json *m, const struct place *at)
     for (size_t i = 0; i < ARRAY_LEN(ROLES); i++)
         if (role && strcmp(role, ROLES[i].role) == 0)
             rule = &ROLES[i];
+    if (!come_once(m, at->e))
+        return false;
     if (!rule)
         return wrong(at, "role", "developer, system, user, assistant, tool or function");
     for (size_t i = 0; i < ARRAY_LEN(rule->members) && rule->members[i].key; i++)
@@ -318,6 +348,8 @@ static bool check_tool(const struct json *tool, const struct place *at)
                                                  {"strict", IS_BOOL, MAY_BE}};
     const struct json *function = json_get(tool, "function");
 
+    if (!come_once(tool, at->e) || !come_once(function, at->e))
+        return false;
     if (!has_type(tool, "function"))
         return wrong(at, "type", "function");
     for (size_t i = 0; i < ARRAY_LEN(members); i++)
@@ -344,10 +376,13 @@ static bool check_schema(const struct openai_request *r, bool of_1, struct api_e
     struct err why;
 
     if (!r->guided.response_format.len ||
-        json_parse_wide(&format, r->guided.response_format, &why) < 0 ||
-        !has_type(format, "json_schema"))
+        json_parse_wide(&format, r->guided.response_format, &why) < 0)
         return true;
     schema = json_get(format, "json_schema");
+    if (!come_once(format, e) || !come_once(schema, e))
+        return false;
+    if (!has_type(format, "json_schema"))
+        return true;
     for (size_t i = 0; i < ARRAY_LEN(members); i++) {
         const struct json *v = json_get(schema, members[i].key);
 

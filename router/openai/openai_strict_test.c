@@ -69,6 +69,35 @@ static void what_is_a_message(void **state)
         assert_checked(cases[i].messages, cases[i].wrong);
 }
 
+static void what_may_not_come_twice(void **state)
+{
+    static const char *const cases[] = {
+        CHAT(OF("user", ",\"content\":\"u\",\"content\":\"u\""), ""),
+        CHAT(OF("user", ",\"content\":[{\"type\":\"text\",\"text\":\"a\",\"text\":\"a\"}]"), ""),
+        CHAT(OF("user",
+                ",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"a:b\",\"url\":"
+                "\"a:b\"}}]"),
+             ""),
+        CHAT(CALL("\"type\":\"function\",\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":"
+                  "\"{}\"}"),
+             ""),
+        CHAT(CALL("\"type\":\"function\",\"function\":{\"name\":\"f\",\"name\":\"f\",\"arguments\":"
+                  "\"{}\"}"),
+             ""),
+        TOOL("\"name\":\"f\",\"name\":\"f\""),
+        CHAT(USER, ",\"response_format\":{\"type\":\"text\",\"type\":\"text\"}"),
+        SCHEMA("\"name\":\"n\",\"name\":\"n\",\"schema\":{}"),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_checked_by(true, cases[i], "duplicate field");
+        assert_checked_by(false, cases[i], "duplicate field");
+    }
+    assert_checked(CHAT(OF("user", ",\"content\":\"u\",\"x\":1,\"x\":1"), ""), NULL);
+    assert_checked(TOOL("\"name\":\"f\",\"parameters\":{\"type\":1,\"type\":2}"), NULL);
+}
+
 static void what_is_a_call(void **state)
 {
     (void)state;
@@ -145,6 +174,6 @@ static void what_0_9_0_looks_at(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(what_is_a_message), T(what_is_a_call), T(what_is_a_tool), T(what_is_a_schema),
-                    T(what_0_9_0_looks_at));
+    return TEST_RUN(T(what_is_a_message), T(what_may_not_come_twice), T(what_is_a_call),
+                    T(what_is_a_tool), T(what_is_a_schema), T(what_0_9_0_looks_at));
 }

@@ -255,6 +255,13 @@ static const struct {
      "Failed to deserialize the JSON body into the target type: response_format: expected"},
     {"{" M ",\"nvext\":{\"annotations\":\"x\"}}", 400,
      "Failed to deserialize the JSON body into the target type: annotations: expected"},
+    {"{" M ",\"nvext\":{\"annotations\":[],\"annotations\":[]}}", 400,
+     "Failed to parse the request body as JSON: "},
+    {"{" M
+     ",\"stream\":true,\"stream_options\":{\"include_usage\":true,\"include\\u005fusage\":true}}",
+     400, "Failed to parse the request body as JSON: "},
+    {"{" M ",\"mod\\u0065l\":\"m\"}", 400,
+     "Failed to deserialize the JSON body into the target type: duplicate field `model`"},
     {"{" M ",\"functions\":[]}", 501, "`functions` is not supported"},
     {"{" M ",\"functions\":[{\"name\":\"f\",\"parameters\":{}}]}", 501, "`functions` is not"},
     {"{" M ",\"functions\":[{\"name\":\"f\"}]}", 400,
@@ -285,6 +292,22 @@ static void json_has_several_types(void **state)
         if (openai_content_is_json(str_from(cases[i].type)) != cases[i].is_json)
             fail_msg("%s", cases[i].type);
     assert_false(openai_content_is_json(STR_NULL));
+}
+
+static void names_may_have_escapes(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct openai_request r;
+    struct api_error e;
+
+    (void)state;
+    assert_true(
+        parse(API_CHAT,
+              "{\"mod\\u0065l\":\"m\",\"messages\":[{\"rol\\u0065\":\"user\",\"content\":\"x\"}],"
+              "\"nvext\":{\"max\\u005fthinking_tokens\":5}}",
+              a, &r, &e));
+    assert_true(str_is(r.model, "m") && r.stop.max_thinking_tokens.v == 5);
+    openai_request_done(&r);
 }
 
 static void bad_requests_are_told_what_is_wrong(void **state)
@@ -342,6 +365,7 @@ int main(void)
 {
     return TEST_RUN(T(thoughts_by_every_name), T(thoughts_by_default), T(a_full_chat_request),
                     T(prompts_in_every_form), T(several_prompts_and_choices),
-                    T(what_only_newer_workers_know), T(bad_requests_are_told_what_is_wrong),
-                    T(json_has_several_types), T(bodies_that_are_no_requests_are_told_apart));
+                    T(what_only_newer_workers_know), T(names_may_have_escapes),
+                    T(bad_requests_are_told_what_is_wrong), T(json_has_several_types),
+                    T(bodies_that_are_no_requests_are_told_apart));
 }

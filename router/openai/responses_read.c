@@ -20,23 +20,69 @@ static struct json *add_message(struct talk *t, const char *role)
     return t->last;
 }
 
-/* Parts that are text; others are none that a template takes. */
-static bool add_parts(struct json *message, const struct json *content, struct api_error *e)
+static const char *text_of(const struct json *part)
 {
     static const char *const kinds[] = {"input_text", "output_text", "text"};
+
+    if (chat_is_one_of(json_get_cstr(part, "type"), kinds, ARRAY_LEN(kinds)))
+        return json_get_cstr(part, "text");
+    return chat_is(part, "type", "refusal") ? json_get_cstr(part, "refusal") : NULL;
+}
+
+/* One that its URL says; no files are kept here. */
+static bool add_image(struct json *parts, const struct json *part, struct api_error *e)
+{
+    static const char *const details[] = {"auto", "low", "high"};
+    const char *url = json_get_cstr(part, "image_url"), *detail = json_get_cstr(part, "detail");
+
+    if (!url)
+        return chat_invalid(e, "input", "images that an image_url says");
+    if (detail && !chat_is_one_of(detail, details, ARRAY_LEN(details)))
+        return chat_invalid(e, "input", "an image's detail auto, low or high");
+    chat_add_image(parts, url, detail ? detail : "auto");
+    return true;
+}
+
+/* What the user or a tool says: text and images. */
+static bool add_parts(struct json *message, const struct json *content, struct api_error *e)
+{
     struct json *parts = json_set(message, "content", json_new_array());
 
-    for (const struct json *p = json_first(content); p; p = json_next(p)) {
-        const char *text = json_get_cstr(p, "text");
-        struct json *part;
-
-        if (!chat_is_one_of(json_get_cstr(p, "type"), kinds, ARRAY_LEN(kinds)) || !text)
-            return chat_invalid(e, "input", "parts that are text");
-        part = json_add(parts, json_new_object());
-        (void)json_set_cstr(part, "type", "text");
-        (void)json_set_cstr(part, "text", text);
+    JSON_FOREACH (p, content) {
+        if (chat_is(p, "type", "input_image")) {
+            if (!add_image(parts, p, e))
+                return false;
+        } else if (text_of(p) && !chat_is(p, "type", "refusal")) {
+            chat_add_text(parts, text_of(p));
+        } else {
+            return chat_invalid(e, "input", "parts that are text or images");
+        }
     }
     return true;
+}
+
+/* What the others say: a text. Of what cannot be said in one, nothing is told. */
+static bool join_parts(struct json *message, const struct json *content, struct api_error *e)
+{
+    AUTO(buf_done) struct buf all = BUF_NULL;
+
+    JSON_FOREACH (p, content) {
+        if (chat_is(p, "type", "input_image") || chat_is(p, "type", "input_file"))
+            continue;
+        if (!text_of(p))
+            return chat_invalid(e, "input", "parts that are text");
+        buf_put_cstr(&all, text_of(p));
+    }
+    (void)json_set_cstr(message, "content", buf_cstr(&all));
+    return true;
+}
+
+static bool any_image(const struct json *content)
+{
+    JSON_FOREACH (p, content)
+        if (chat_is(p, "type", "input_image"))
+            return true;
+    return false;
 }
 
 /* The turn of the assistant that goes on, or a new one: its thoughts, words and calls are a message. */
@@ -68,7 +114,7 @@ static bool add_said(struct talk *t, const struct json *item, struct api_error *
         return chat_invalid(e, "input", "content that is a string or an array");
     m = speaker(t, role);
     if (json_is_array(content))
-        return add_parts(m, content, e);
+        return strcmp(role, "user") == 0 ? add_parts(m, content, e) : join_parts(m, content, e);
     (void)json_set_cstr(m, "content", json_cstr(content));
     return true;
 }
@@ -84,6 +130,15 @@ static bool add_call(struct talk *t, const struct json *item, struct api_error *
     return true;
 }
 
+/* Files have no place in it. */
+static bool join_output(struct json *message, const struct json *output, struct api_error *e)
+{
+    JSON_FOREACH (p, output)
+        if (!text_of(p))
+            return chat_invalid(e, "input", "outputs that are text or images");
+    return join_parts(message, output, e);
+}
+
 static bool add_call_output(struct talk *t, const struct json *item, struct api_error *e)
 {
     const char *id = json_get_cstr(item, "call_id");
@@ -94,29 +149,65 @@ static bool add_call_output(struct talk *t, const struct json *item, struct api_
         return chat_invalid(e, "input", "call_id and output of a function_call_output");
     m = add_message(t, "tool");
     (void)json_set_cstr(m, "tool_call_id", id);
-    if (json_is_array(output))
+    if (any_image(output))
         return add_parts(m, output, e);
+    if (json_is_array(output))
+        return join_output(m, output, e);
     (void)json_set_cstr(m, "content", json_cstr(output));
     return true;
 }
 
-/* Of what was thought, what clients were told. */
-static bool add_thoughts(struct talk *t, const struct json *item)
+/* The texts of an item's list, with @between. False: it is no list of them. */
+static bool join_texts(const struct json *list, const char *between, struct buf *out)
+{
+    if (list && !json_is_null(list) && !json_is_array(list))
+        return false;
+    JSON_FOREACH (p, list) {
+        if (!json_get_cstr(p, "text"))
+            return false;
+        if (out->len)
+            buf_put_cstr(out, between);
+        buf_put_cstr(out, json_get_cstr(p, "text"));
+    }
+    return true;
+}
+
+/* What was thought, else what clients were told of it. */
+static bool add_thoughts(struct talk *t, const struct json *item, struct api_error *e)
 {
     AUTO(buf_done) struct buf all = BUF_NULL;
+    AUTO(buf_done) struct buf summary = BUF_NULL;
     struct json *turn = assistant_turn(t);
 
-    for (const struct json *p = json_first(json_get(item, "summary")); p; p = json_next(p)) {
-        const char *text = json_get_cstr(p, "text");
-
-        if (text && all.len)
-            buf_put_char(&all, '\n');
-        if (text)
-            buf_put_cstr(&all, text);
-    }
-    if (all.len)
-        (void)json_set_cstr(turn, "reasoning_content", buf_cstr(&all));
+    if (!join_texts(json_get(item, "content"), "", &all) ||
+        !join_texts(json_get(item, "summary"), "\n", &summary))
+        return chat_invalid(e, "input", "thoughts that are lists of texts");
+    if (all.len || summary.len)
+        (void)json_set_cstr(turn, "reasoning_content", buf_cstr(all.len ? &all : &summary));
     return true;
+}
+
+/* What tools of OpenAI's own servers did, and what no template knows. */
+static bool is_passed_over(const char *type)
+{
+    static const char *const types[] = {"item_reference",
+                                        "web_search_call",
+                                        "file_search_call",
+                                        "image_generation_call",
+                                        "computer_call",
+                                        "computer_call_output",
+                                        "code_interpreter_call",
+                                        "local_shell_call",
+                                        "local_shell_call_output",
+                                        "mcp_list_tools",
+                                        "mcp_call",
+                                        "mcp_approval_request",
+                                        "mcp_approval_response",
+                                        "custom_tool_call",
+                                        "custom_tool_call_output",
+                                        "compaction"};
+
+    return chat_is_one_of(type, types, ARRAY_LEN(types));
 }
 
 static bool add_item(struct talk *t, const struct json *item, struct api_error *e)
@@ -125,6 +216,8 @@ static bool add_item(struct talk *t, const struct json *item, struct api_error *
 
     if (!json_is_object(item))
         return chat_invalid(e, "input", "items that are objects");
+    if (!type && json_get(item, "type") && !json_is_null(json_get(item, "type")))
+        return chat_invalid(e, "input", "the type of an item as a word");
     if (!type || strcmp(type, "message") == 0)
         return add_said(t, item, e);
     if (strcmp(type, "function_call") == 0)
@@ -132,8 +225,8 @@ static bool add_item(struct talk *t, const struct json *item, struct api_error *
     if (strcmp(type, "function_call_output") == 0)
         return add_call_output(t, item, e);
     if (strcmp(type, "reasoning") == 0)
-        return add_thoughts(t, item);
-    return strcmp(type, "item_reference") == 0
+        return add_thoughts(t, item, e);
+    return is_passed_over(type)
                ? true
                : chat_invalid(e, "input", "items that are messages, calls or outputs of calls");
 }
@@ -155,6 +248,9 @@ static bool add_input(struct json *chat, const struct json *body, struct api_err
     for (const struct json *item = json_first(input); item; item = json_next(item))
         if (!add_item(t, item, e))
             return false;
+    JSON_FOREACH (m, talk.messages)
+        if (json_len(m) == 1) /* a turn of which nothing is told */
+            (void)json_set_cstr(m, "content", "");
     return t->last ? true : api_fail(e, 400, "input", "Messages array cannot be empty");
 }
 
@@ -163,6 +259,7 @@ static bool add_input(struct json *chat, const struct json *body, struct api_err
 static bool add_tools(struct json *chat, const struct json *tools, struct api_error *e)
 {
     static const char *const keys[] = {"name", "description", "parameters", "strict"};
+    static const char *const type[] = {"type"};
 
     if (!tools || json_is_null(tools))
         return true;
@@ -175,6 +272,8 @@ static bool add_tools(struct json *chat, const struct json *tools, struct api_er
             return api_fail(e, 400, "tools",
                             "Failed to convert responses request: tools other than functions are "
                             "not supported");
+        if (!chat_has_once(t, type, 1, e) || !chat_has_once(t, keys, ARRAY_LEN(keys), e))
+            return false;
         function = chat_add_tool(chat);
         for (size_t i = 0; i < ARRAY_LEN(keys); i++)
             chat_move(function, keys[i], t, keys[i]);
@@ -231,6 +330,51 @@ static void add_numbers(struct json *chat, const struct json *body)
         chat_move(chat, "user", body, "user");
     chat_move(chat, "max_tokens", body, "max_output_tokens");
     chat_move(chat, "reasoning_effort", json_get(body, "reasoning"), "effort");
+}
+
+/* Members that are read, and so are judged. */
+static bool check_types(const struct json *body, struct api_error *e)
+{
+    static const char *const keys[] = {"background",
+                                       "conversation",
+                                       "include",
+                                       "input",
+                                       "instructions",
+                                       "max_output_tokens",
+                                       "max_tool_calls",
+                                       "metadata",
+                                       "model",
+                                       "nvext",
+                                       "parallel_tool_calls",
+                                       "previous_response_id",
+                                       "prompt",
+                                       "prompt_cache_key",
+                                       "reasoning",
+                                       "safety_identifier",
+                                       "service_tier",
+                                       "store",
+                                       "stream",
+                                       "temperature",
+                                       "text",
+                                       "tool_choice",
+                                       "tools",
+                                       "top_logprobs",
+                                       "top_p",
+                                       "truncation"};
+    const struct json *instructions = json_get(body, "instructions");
+    const struct json *format = json_path(body, "text", "format", NULL);
+
+    if (!chat_has_once(body, keys, ARRAY_LEN(keys), e))
+        return false;
+    if (instructions && !json_is_null(instructions) && !json_is_string(instructions))
+        return chat_invalid(e, "instructions", "a string");
+    if (!chat_may_be_object(json_get(body, "text")) || (format && !json_is_object(format)))
+        return chat_invalid(e, "text", "an object whose format is one");
+    if (!chat_may_be_object(json_get(body, "reasoning")))
+        return chat_invalid(e, "reasoning", "an object");
+    return json_is_float(json_get(body, "max_output_tokens"))
+               ? chat_invalid(e, "max_output_tokens", "a whole number")
+               : true;
 }
 
 static bool check_supported(const struct json *body, struct api_error *e)
@@ -304,7 +448,8 @@ bool responses_request_parse(struct str body, struct arena *a, struct openai_req
         return api_malformed(e, NULL, "Failed to parse the request body as JSON: %s", why.text);
     if (!json_is_object(in))
         return api_malformed(e, NULL, "The request body must be a JSON object");
-    if (!add_input(chat, in, e) || !add_tools(chat, json_get(in, "tools"), e) ||
+    if (!check_types(in, e) || !add_input(chat, in, e) ||
+        !add_tools(chat, json_get(in, "tools"), e) ||
         !add_tool_choice(chat, json_get(in, "tool_choice"), e) || !check_supported(in, e))
         return false;
     if (!json_get(in, "model"))

@@ -16,6 +16,10 @@ static void requests_become_chats(void **state)
 #define USER "{\"role\":\"user\",\"content\":\"x\"}"
 #define CALL(id)                                                                                   \
     "{\"type\":\"function_call\",\"call_id\":\"" id "\",\"name\":\"f\",\"arguments\":\"{}\"}"
+#define PART(text) "{\"type\":\"input_text\",\"text\":\"" text "\"}"
+#define IMAGE "{\"type\":\"input_image\",\"image_url\":\"a:i\"}"
+#define OUTPUT(parts) "{\"type\":\"function_call_output\",\"call_id\":\"1\",\"output\":[" parts "]}"
+#define TOLD(content) "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":" content "}"
     static const struct {
         const char *members, *messages;
     } cases[] = {
@@ -38,6 +42,23 @@ static void requests_become_chats(void **state)
          "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"id\":\"2\",\"type\":\"function\","
          "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_"
          "id\":\"1\",\"content\":\"r\"}]"},
+        {"\"input\":[{\"role\":\"user\",\"content\":[" PART(
+             "a") "," IMAGE "]},{\"type\":\"mcp_call\"},"
+                  "{\"role\":\"assistant\",\"content\":[" PART(
+                      "b") ",{\"type\":\"refusal\",\"refusal\":"
+                           "\"c\"},{\"type\":\"input_file\"}]},{\"role\":\"system\",\"content\":[]}"
+                           "]",
+         "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":"
+         "\"image_url\",\"image_url\":{\"url\":\"a:i\",\"detail\":\"auto\"}}]},{\"role\":"
+         "\"assistant\","
+         "\"content\":\"bc\"},{\"role\":\"system\",\"content\":\"\"}]"},
+        {"\"input\":[" OUTPUT(PART("a") "," PART("b")) "," OUTPUT(IMAGE) "," OUTPUT("") "]",
+         "[" TOLD("\"ab\"") "," TOLD("[{\"type\":\"image_url\",\"image_url\":{\"url\":\"a:i\","
+                                     "\"detail\":\"auto\"}}]") "," TOLD("\"\"") "]"},
+        {"\"input\":[{\"type\":\"reasoning\",\"summary\":[{\"text\":\"s\"}],\"content\":[{\"text\":"
+         "\"a\"},{\"text\":\"b\"}]}," USER ",{\"type\":\"reasoning\",\"summary\":[]}]",
+         "[{\"role\":\"assistant\",\"reasoning_content\":\"ab\"}," USER
+         ",{\"role\":\"assistant\",\"content\":\"\"}]"},
     };
 
     (void)state;
@@ -95,6 +116,28 @@ static void what_is_refused(void **state)
         {"\"input\":[{\"type\":\"function_call\",\"name\":\"f\"}]", 400},
         {"\"input\":[{\"type\":\"function_call_output\",\"call_id\":\"1\"}]", 400},
         {"\"input\":[{\"type\":\"unheard_of\"}]", 400},
+        {"\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"file_id\":\"f\"}]}"
+         "]",
+         400},
+        {"\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"a:"
+         "b\","
+         "\"detail\":\"x\"}]}]",
+         400},
+        {"\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_file\",\"file_id\":\"f\"}]}"
+         "]",
+         400},
+        {"\"input\":[{\"type\":\"function_call_output\",\"call_id\":\"1\",\"output\":[{\"type\":"
+         "\"input_file\"}]}]",
+         400},
+        {"\"input\":[{\"type\":\"reasoning\",\"summary\":[{}]}]", 400},
+        {"\"input\":[{\"type\":\"reasoning\",\"content\":5}]", 400},
+        {"\"input\":[{\"type\":5,\"role\":\"user\",\"content\":\"x\"}]", 400},
+        {"\"input\":\"x\",\"input\":\"x\"", 400},
+        {"\"input\":\"x\",\"instructions\":5", 400},
+        {"\"input\":\"x\",\"text\":{\"format\":5}", 400},
+        {"\"input\":\"x\",\"reasoning\":\"low\"", 400},
+        {"\"input\":\"x\",\"max_output_tokens\":5.0", 400},
+        {"\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"name\":\"f\"}]", 400},
         {"\"input\":\"x\",\"tools\":5", 400},
         {"\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]", 400},
         {"\"input\":\"x\",\"tool_choice\":{\"type\":\"function\"}", 400},
