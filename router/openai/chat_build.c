@@ -21,7 +21,7 @@ bool chat_has_once(const struct json *object, const char *const *keys, size_t n,
                    struct api_error *e)
 {
     JSON_FOREACH (member, object)
-        if (json_is_repeated(member) && chat_is_one_of(json_key(member), keys, n))
+        if (json_is_repeated(member) && (!keys || chat_is_one_of(json_key(member), keys, n)))
             return api_malformed(
                 e, NULL,
                 "Failed to deserialize the JSON body into the target type: duplicate field `%s`",

@@ -14,7 +14,7 @@
 bool chat_invalid(struct api_error *e, const char *param, const char *want);
 /* Whether the member @key is the string @word. */
 bool chat_is(const struct json *object, const char *key, const char *word);
-/* Whether each of these members stands there once, if at all. False with @e filled. */
+/* Whether each of these members, or of all (NULL), stands there once. False with @e filled. */
 bool chat_has_once(const struct json *object, const char *const *keys, size_t n,
                    struct api_error *e);
 /* Whether it is an object, null or absent. */

@@ -566,7 +566,8 @@ static bool check_types(const struct json *body, struct api_error *e)
     const struct json *budget = json_get(thinking, "budget_tokens");
     const struct json *format = json_path(body, "output_config", "format", NULL);
 
-    if (!chat_has_once(body, keys, ARRAY_LEN(keys), e))
+    if (!chat_has_once(body, keys, ARRAY_LEN(keys), e) ||
+        !chat_has_once(json_get(body, "nvext"), NULL, 0, e))
         return false;
     if (thinking && !json_is_null(thinking) &&
         (!json_get_cstr(thinking, "type") || !may_be_count(budget)))

@@ -2,8 +2,7 @@
 /*
  * Requests of Anthropic's /v1/messages, as 1.6.1 takes them: each is made a chat.
  *
- * Taken: `messages` of text, thoughts, calls of tools and their results, `system`, `tools` of the
- * client, `tool_choice`, `thinking`, `output_config.format`, `max_tokens`, `stop_sequences`, the
+ * Taken: `messages` of text, images, thoughts, calls of tools and their results, `system`, `tools` of the client, `tool_choice`, `thinking`, `output_config.format`, `max_tokens`, `stop_sequences`, the
  * numbers of sampling, `stream`, `nvext`. Other keys are passed over. Bounded as chats are. Pure.
  */
 #pragma once

@@ -65,7 +65,7 @@ static void requests_become_chats(void **state)
                                                                                       IMAGE) "]",
          "[" BLOCKS("user", TEXT("a") "," SHOWN "," TEXT("b")) "," SAID("assistant", "y") "," SAID(
              "system", "") "]",
-         264},
+         263},
         {"\"messages\":[" BLOCKS("user",
                                  "{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"content\":"
                                  "[" TEXT("r") "," IMAGE "]}") "]",

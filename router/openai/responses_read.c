@@ -364,7 +364,8 @@ static bool check_types(const struct json *body, struct api_error *e)
     const struct json *instructions = json_get(body, "instructions");
     const struct json *format = json_path(body, "text", "format", NULL);
 
-    if (!chat_has_once(body, keys, ARRAY_LEN(keys), e))
+    if (!chat_has_once(body, keys, ARRAY_LEN(keys), e) ||
+        !chat_has_once(json_get(body, "nvext"), NULL, 0, e))
         return false;
     if (instructions && !json_is_null(instructions) && !json_is_string(instructions))
         return chat_invalid(e, "instructions", "a string");

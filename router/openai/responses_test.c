@@ -133,6 +133,7 @@ static void what_is_refused(void **state)
         {"\"input\":[{\"type\":\"reasoning\",\"content\":5}]", 400},
         {"\"input\":[{\"type\":5,\"role\":\"user\",\"content\":\"x\"}]", 400},
         {"\"input\":\"x\",\"input\":\"x\"", 400},
+        {"\"input\":\"x\",\"nvext\":{\"annotations\":[],\"annotations\":[]}", 400},
         {"\"input\":\"x\",\"instructions\":5", 400},
         {"\"input\":\"x\",\"text\":{\"format\":5}", 400},
         {"\"input\":\"x\",\"reasoning\":\"low\"", 400},
