@@ -16,7 +16,7 @@ import pytest
 
 from conftest import ROOT, SHARED, api_server, unavailable
 from live import Api
-from test_operator_oracle import BINARY, FLAGS, WRITTEN, mark_pods_ready
+from test_operator_oracle import BINARY, FLAGS, GRAPHS, WRITTEN, mark_pods_ready
 
 sys.path.insert(0, str(ROOT / "e2e/tools"))
 import oracle  # noqa: E402  (needs the path above)
@@ -70,6 +70,10 @@ def in_space(path):
     return f"{version}/namespaces/{SPACE}/{kind}"
 
 
+def path_of(kind, name):
+    return in_space(next(path for path in (*WRITTEN, GRAPHS) if path.endswith(f"/{kind}s"))) + "/" + name
+
+
 class Graph:
     def __init__(self, kube):
         self.kube, self.api = kube, Api(kube.kubeconfig)
@@ -92,8 +96,11 @@ class Graph:
     def uids(self):
         return {(item["kind"].lower(), item["metadata"]["name"]): item["metadata"]["uid"] for item in self.items()}
 
-    def patch(self, kind, name, patch, *words):
-        self.kube.kubectl("patch", kind, name, "-n", SPACE, "--type=merge", "-p", json.dumps(patch), *words)
+    def patch(self, kind, name, patch):
+        self.api.patch(path_of(kind, name), patch)
+
+    def delete(self, kind, name):
+        self.api.call("DELETE", path_of(kind, name))
 
     def wait(self, condition, what):
         end = time.monotonic() + PATIENCE_S
@@ -200,8 +207,8 @@ def without_mark(value):
 @pytest.mark.parametrize("kind,name", DELETED)
 def test_deleted_child_comes_again(graph, kind, name):
     before, uid = graph.get(), graph.uids()[kind, name]
-    graph.kube.kubectl("delete", kind, name, "-n", SPACE)
-    graph.wait(lambda now: without_mark(now) == without_mark(before) and graph.uids()[kind, name] != uid,
+    graph.delete(kind, name)
+    graph.wait(lambda now: without_mark(now) == without_mark(before) and graph.uids().get((kind, name)) not in (uid, None),
                f"{kind} again")
 
 
@@ -219,5 +226,5 @@ def test_removed_service_goes(graph):
 
 
 def test_deleted_graph_leaves_nothing(graph):
-    graph.kube.kubectl("delete", "dynamographdeployment", GRAPH, "-n", SPACE)
+    graph.delete("dynamographdeployment", GRAPH)
     graph.wait(lambda now: not now, "nothing left")
