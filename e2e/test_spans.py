@@ -2,6 +2,7 @@
 """Spans that reach a collector: those of the reference's frontends, which are asked the same."""
 
 import collections
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -13,7 +14,7 @@ import plane_caller
 from conftest import free_port, program, reference_python
 from fake_worker import ANSWER, BREAK_AFTER_TOKENS, BREAK_BEFORE_TOKEN, ERROR_ITEM, REFUSE_CONNECTION, FakeWorker
 from otlp_collector import Collector
-from stack import CHAT, COMPLETIONS, MODEL, RESPONSES, Stack, until
+from stack import CHAT, COMPLETIONS, MODEL, PATIENT, RESPONSES, Stack, until
 
 EMBEDDINGS = "/v1/embeddings"
 CLIENT_SPAN = "b7ad6b7169203331"
@@ -341,6 +342,32 @@ def test_the_stand_alone_router_leaves_the_reference_s_spans(tmp_path):
         unsampled = stack.call("ours", "generate", TOKENS, [], flags="00")
         sampled = stack.call("ours", "generate", TOKENS, whole)
         assert {span.trace for span in [*unsampled, *sampled]} == {stack.trace}
+
+
+def test_the_time_in_the_queue_is_a_span(tmp_path):
+    """Of the second request, which waits until the first one's prompt is computed."""
+    with Routers(tmp_path) as stack:
+        worker = stack.workers_up()
+        stack.routers_up(DYN_ROUTER_QUEUE_THRESHOLD="0", DYN_SYSTEM_PORT="0", DYN_SYSTEM_HOST="127.0.0.1", **PATIENT)
+        stack.port = int(stack.process.wait_log(r"serving\b.*?system_port=(\d+)").group(1))
+        traces = [f"{n:032x}" for n in (0xa1, 0xa2)]
+        ask = lambda trace: plane_caller.start(stack.at["ours"]["generate"], TOKENS, headers={"traceparent": f"00-{trace}-{CLIENT_SPAN}-01"})
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            with stack.paused(worker):
+                first = pool.submit(ask, traces[0])
+                until("it is routed", lambda: stack.process.log().count("Selected worker") == 1)
+                second = pool.submit(ask, traces[1])
+                until("the other waits", lambda: stack.metric("dynamo_component_router_queue_pending_requests") == 1)
+            for home in (first, second):
+                assert list(plane_caller.items(home.result(60)))
+        of = lambda trace: {span.name: span for span in stack.collector.spans if span.trace == trace}
+        until("all is told", lambda: all("kv_router.route_request" in of(trace) for trace in traces))
+        assert "kv_router.queue" not in of(traces[0])
+        spans = of(traces[1])
+        queue, select = spans["kv_router.queue"], spans["kv_router.select_worker"]
+        assert queue.parent == select.id
+        assert select.start <= queue.start < queue.end <= spans["kv_router.find_matches"].start <= select.end
+        stack.port = None
 
 
 def test_a_stand_alone_router_s_attempts(tmp_path):

@@ -446,6 +446,7 @@ static enum step_result step_admit(struct request *rq)
     rq->ticket.arg = rq;
     switch (admission_enter(pool->admission, &rq->ticket, &refusal)) {
     case ADMISSION_WAITS:
+        rq->times.queued_at_ns = clock_now_ns();
         return STEP_WAIT;
     case ADMISSION_REFUSED:
         refuse(rq, refusal.reason, "The router queue is full, please retry later");

@@ -32,6 +32,7 @@ struct router_times {
     bool shared_asked;
     uint64_t scheduling;    /* matching and shared included */
     uint64_t hashing_at_ns; /* when it began; 0 = told of in a span */
+    uint64_t queued_at_ns;  /* when it had to wait for room; 0 = it had not, or that was told of */
 };
 void router_metrics_times(struct router_metrics *m, const struct router_times *t);
 /* What went wrong with shared caches. */

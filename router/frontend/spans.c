@@ -116,7 +116,9 @@ static uint64_t put_parts(const struct tracer *s, const struct trace_context *pa
 {
     uint64_t hashing = times->hashing_at_ns, hashed = hashing + times->block_hashing;
 
-    times->hashing_at_ns = 0;
+    if (times->queued_at_ns)
+        put_part(s, parent, "kv_router.queue", times->queued_at_ns, q->now_ns);
+    times->hashing_at_ns = times->queued_at_ns = 0;
     if (hashing) {
         put_part(s, parent, "kv_router.compute_block_hashes", hashing, hashed);
         put_part(s, parent, "kv_router.compute_seq_hashes", hashed,

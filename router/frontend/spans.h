@@ -4,10 +4,11 @@
  *
  *     http-request                      from its arrival to the end of its answer
  *     ├─ kv_router.select_worker        mode kv: a decision, from hashing the prompt to the booking
- *     │  └─ kv_router.compute_block_hashes, .compute_seq_hashes, .find_matches, .schedule
+ *     │  └─ kv_router.compute_block_hashes, .compute_seq_hashes, .queue, .find_matches, .schedule
  *     └─ kv_router.route_request        an attempt at a worker, until that is done with it;
  *                                       router.route_request in the other modes
  *
+ * kv_router.queue is ours: the time for which a request waited for room, which is part of .schedule in 1.6.1.
  * The stand-alone router has handle_payload in the place of http-request; in 1.6.1 the others are in traces
  * of their own there.
  *

@@ -608,6 +608,7 @@ static void admit(struct route_stream *s)
     s->ticket.arg = s;
     switch (admission_enter(s->pool->admission, &s->ticket, &refusal)) {
     case ADMISSION_WAITS:
+        s->times.queued_at_ns = clock_now_ns();
         /* The caller need not fear that nobody is there. */
         plane_request_start(s->request);
         s->started = true;
