@@ -64,6 +64,7 @@ class FakeWorker:
         self.silent_queries, self.queries = silent_queries, 0
         self.behaviour, self.worker_id, self._change_card = behaviour, worker_id, change_card
         self.requests, self.told, self.bodies = 0, [], []
+        self.homes = []  # the addresses that it was told to call
         self.headers = []  # of the request plane, by name, one dict for each request
         self.silent_from = None  # prompt tokens from which it is SILENT, whatever its behaviour
         self.error = None  # an item that is sent after those of a function
@@ -150,6 +151,7 @@ class FakeWorker:
 
     def _call_home(self, control, body):
         info = json.loads(control["connection_info"]["info"])
+        self.homes.append(info["address"])
         host, port = info["address"].rsplit(":", 1)
         with socket.create_connection((host, int(port))) as home:
             try:

@@ -120,16 +120,16 @@ class Rig:
         mocker.stop()
         return self
 
-    def ours(self, *flags):
-        self.stack.frontend(*flags)
+    def ours(self, *flags, **env):
+        self.stack.frontend(*flags, **env)
         return self.ready(Front(self.stack.port))
 
-    def reference(self, version, *flags):
+    def reference(self, version, *flags, **env):
         port = free_port()
         store = "--store-kv" if version.startswith("0.") else "--discovery-backend"
         self.stack.start("reference", [reference_python(version), "-m", "dynamo.frontend", store, "file", "--request-plane",
                                        "tcp", "--event-plane", "nats", "--http-host", "127.0.0.1", "--http-port", port, *flags],
-                         HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1")
+                         HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="nats", PYTHONUNBUFFERED="1", **env)
         return self.ready(Front(port))
 
     def ready(self, front):
@@ -548,6 +548,16 @@ def test_what_workers_of_1_x_are_told(rig):
                 assert front.ask(CHAT, {"model": MODEL, "max_tokens": 50, **GOOD, **more}, headers)[0] == 200
                 bodies.append(told(rig.worker.bodies[-1]))
             assert bodies[0] == bodies[1] != plain, (headers, more)
+
+
+def test_where_workers_call_home(rig):
+    """At the address and port that both are given."""
+    rig.start()
+    rig.says(["hi", ""])
+    for serve, host in ((lambda **env: rig.reference(NEWEST, **env), "127.0.0.2"), (rig.ours, "127.0.0.3")):
+        port = free_port()
+        serve(DYN_TCP_RESPONSE_STREAM_HOST=host, DYN_TCP_RESPONSE_STREAM_PORT=str(port)).answer()
+        assert rig.worker.homes[-1] == f"{host}:{port}"
 
 
 DATA = "data:image/png;base64,aGk="

@@ -70,6 +70,8 @@ struct frontend_conf {
     struct plane_tls_conf plane_tls;
     int response_plane; /* enum response_plane */
     char *pod_name, *pod_uid, *pod_namespace, *pod_ip, *tcp_rpc_host;
+    char *home_host; /* where workers call; NULL = anywhere, at pod_ip or tcp_rpc_host */
+    uint64_t home_port;
     uint64_t connect_ms, ack_ms, nats_ack_ms, http_ack_ms, call_home_ms, first_token_ms, gap_ms;
     uint64_t pool_max;
     uint64_t migration_limit, migration_tokens_max; /* of the latter, 0 = no limit */

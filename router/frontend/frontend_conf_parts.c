@@ -25,7 +25,11 @@ static struct nats_link_conf nats_of(const struct frontend_conf *c, const char *
 
 struct plane_client_conf frontend_conf_plane(const struct frontend_conf *c, const char *program)
 {
-    return (struct plane_client_conf){.advertise_ip = c->pod_ip ? c->pod_ip : c->tcp_rpc_host,
+    const char *reached = c->pod_ip ? c->pod_ip : c->tcp_rpc_host;
+
+    return (struct plane_client_conf){.advertise_ip = c->home_host ? c->home_host : reached,
+                                      .listen_host = c->home_host,
+                                      .listen_port = (uint16_t)c->home_port,
                                       .connect_ms = c->connect_ms,
                                       .ack_ms = c->ack_ms,
                                       .nats_ack_ms = c->nats_ack_ms,
