@@ -68,7 +68,7 @@ static struct model_card *card_of_dir(const struct engine_card_spec *s, const ch
     return model_card_build(&card, &spec, e) < 0 ? NULL : card;
 }
 
-struct model_card *engine_card_build(const struct engine_card_spec *s, struct err *ret_why)
+static struct model_card *build(const struct engine_card_spec *s, struct err *ret_why)
 {
     AUTO(mem_free)
     char *by_name = s->model_root ? xasprintf("%s/%s", s->model_root, s->name) : NULL;
@@ -90,4 +90,13 @@ struct model_card *engine_card_build(const struct engine_card_spec *s, struct er
     if (s->model_path)
         (void)err_set(ret_why, -ENOENT, "model path %s holds no config.json", s->model_path);
     return card_of_words(s);
+}
+
+struct model_card *engine_card_build(const struct engine_card_spec *s, struct err *ret_why)
+{
+    struct model_card *card = build(s, ret_why);
+
+    if (s->is_lora)
+        card->lora_name = xstrdup(s->engine_id);
+    return card;
 }

@@ -14,6 +14,7 @@ struct engine_card_spec {
     const char *name;       /* towards clients */
     const char *engine_id;  /* what the engine calls it */
     const char *model_path; /* where a user says its files are; may be NULL */
+    bool is_lora;           /* an adapter, whose blocks are not the base model's */
     const char *root;       /* where the engine says so; may be NULL, or a hub's name */
     const char *model_root; /* <model_root>/<name>; may be NULL */
     uint32_t block_size, context_length, dp_size;

@@ -71,6 +71,20 @@ struct join {
     struct err why[ENGINE_MODELS_MAX];
 };
 
+static char *dup_or_null(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+/* What it is shown; NULL = what the client sent. */
+static const char *key_of(const struct engine *en)
+{
+    const char *name = en->spec.key_env;
+    const char *key = name ? getenv(name) : en->directory->conf.api_key;
+
+    return key && *key ? key : NULL;
+}
+
 /* --- models and workers ----------------------------------------------------------------------- */
 
 static void tell(struct engine_directory *d, enum instances_change change, const struct served *s,
@@ -127,6 +141,7 @@ static void member_free(struct member *m)
     free(m->worker.address);
     free(m->worker.queries);
     free(m->facts.model);
+    free(m->facts.api_key);
     free(m->facts.events);
     free(m->facts.replay);
     free(m);
@@ -135,13 +150,13 @@ static void member_free(struct member *m)
 static void member_add(struct engine *en, struct join *j, size_t i)
 {
     const struct engine_model_name *of = &j->models.at[i];
-    bool first = i == 0; /* an engine's events do not say whose they are */
-    const char *name = first && j->name ? j->name : of->id;
+    const char *name = i == 0 && j->name ? j->name : of->id;
     struct member *m = xcalloc(1, sizeof(*m));
 
     m->facts = (struct stock_engine){.model = xstrdup(of->id),
-                                     .events = first && j->events ? xstrdup(j->events) : NULL,
-                                     .replay = first && j->replay ? xstrdup(j->replay) : NULL,
+                                     .api_key = dup_or_null(key_of(en)),
+                                     .events = dup_or_null(j->events),
+                                     .replay = dup_or_null(j->replay),
                                      .block_size = j->found.block_size,
                                      .tokenizes = j->found.tokenizes,
                                      .n_sample = j->found.n_sample};
@@ -202,10 +217,11 @@ static void join_work(void *arg)
             .name = i == 0 && j->name ? j->name : m->id,
             .engine_id = m->id,
             .model_path = j->model_path,
+            .is_lora = m->is_lora,
             .root = m->is_lora ? j->models.at[0].root : m->root,
             .model_root = j->model_root,
             .block_size = j->found.block_size ? j->found.block_size : BLOCK_SIZE,
-            .context_length = m->max_len,
+            .context_length = m->is_lora && !m->max_len ? j->models.at[0].max_len : m->max_len,
             .dp_size = j->found.dp_size,
             .total_blocks = j->found.total_blocks};
 
@@ -232,11 +248,6 @@ static void join_abandon(struct engine *en)
     if (en->joining)
         en->joining->engine = NULL;
     en->joining = NULL;
-}
-
-static char *dup_or_null(const char *s)
-{
-    return s ? xstrdup(s) : NULL;
 }
 
 static void models_copy(struct engine_models *to, const struct engine_models *from)
@@ -305,6 +316,7 @@ static void probe(struct engine *en, bool shares_host)
                                                                .http = c->http,
                                                                .zmq = shares_host ? NULL : c->zmq,
                                                                .spec = &en->spec,
+                                                               .api_key = key_of(en),
                                                                .period_ms = c->period_ms,
                                                                .found = on_found,
                                                                .lost = on_lost,

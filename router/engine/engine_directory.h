@@ -7,7 +7,8 @@
  *     EndpointSlices of Services ┴─▶ an engine each ─▶ engine_probe ─▶ models, workers ─▶ events
  *     with ENGINE_LABEL, ready pods
  *
- * Every model that an engine lists is served under its name; KV events are of the first. The card of
+ * Every model that an engine lists is served under its name, and hears its KV events: of adapters
+ * they name whose they are, names of the same model share all. The card of
  * a model is made of its files, where they are here (the spec's model path, the engine's own word for
  * it, or below the model root), else of what the engine says. One loop thread.
  */
@@ -38,6 +39,7 @@ struct engine_directory_conf {
     const char
         *ns; /* Dynamo namespace: of the workers; slices of others are left out; NULL = of all */
     const char *model_root; /* may be NULL */
+    const char *api_key;    /* of engines whose spec names no variable; NULL = none */
     uint64_t period_ms;     /* as engine_probe_conf has it */
     void (*event)(void *arg, const struct instances_event *ev);
     /* Of the rank @rank of a worker, about once a second. */

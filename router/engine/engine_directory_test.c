@@ -16,6 +16,7 @@ enum { PERIOD_MS = 10 };
 struct fake {
     struct http_server *server;
     const char *models, *metrics, *sources;
+    const char *wants; /* in the header authorization; NULL = nothing */
     bool tokenizes;
 };
 
@@ -26,7 +27,9 @@ struct rig {
     struct fake one, other;
     char log[1024];           /* what was told: "+m" a model, "+w" a worker of it, "-w", "-m" */
     struct stock_engine last; /* of the last worker; its strings as below */
-    char last_model[64], last_events[64], last_replay[64];
+    char last_model[64], last_events[64], last_replay[64], last_key[64], last_lora[64];
+    uint32_t last_dp_size;
+    const char *api_key;
     uint32_t last_block_size, last_context;
     uint64_t last_blocks, n_loads, running;
 };
@@ -34,8 +37,12 @@ struct rig {
 static void on_models(struct http_exchange *x, void *arg)
 {
     const struct fake *f = arg;
+    struct str shown = http1_header_get(http_request(x), "authorization");
 
-    http_respond(x, f->models ? 200 : 500, "application/json", str_from(f->models));
+    if (f->wants && !str_is(shown, f->wants))
+        http_respond(x, 401, "application/json", STR("{\"error\":\"Unauthorized\"}"));
+    else
+        http_respond(x, f->models ? 200 : 500, "application/json", str_from(f->models));
 }
 
 static void on_metrics(struct http_exchange *x, void *arg)
@@ -96,6 +103,11 @@ static void on_event(void *arg, const struct instances_event *ev)
                    rig->last.events ? rig->last.events : "none");
     (void)snprintf(rig->last_replay, sizeof(rig->last_replay), "%s",
                    rig->last.replay ? rig->last.replay : "none");
+    (void)snprintf(rig->last_key, sizeof(rig->last_key), "%s",
+                   rig->last.api_key ? rig->last.api_key : "none");
+    (void)snprintf(rig->last_lora, sizeof(rig->last_lora), "%s",
+                   ev->worker->card->lora_name ? ev->worker->card->lora_name : "none");
+    rig->last_dp_size = ev->worker->card->dp_size;
     rig->last_block_size = ev->worker->card->kv_cache_block_size;
     rig->last_context = ev->worker->card->context_length;
     rig->last_blocks = ev->worker->card->total_kv_blocks;
@@ -108,7 +120,7 @@ static void on_load(void *arg, const struct served_model *m, const struct worker
 
     (void)m;
     (void)w;
-    assert_int_equal(rank, 0);
+    assert_true(rank < rig->last_dp_size);
     rig->n_loads++;
     rig->running = load->running;
 }
@@ -133,6 +145,7 @@ static void start(struct rig *rig, const char *options, bool both)
     const struct engine_directory_conf conf = {.loop = rig->loop,
                                                .http = rig->http,
                                                .urls = urls,
+                                               .api_key = rig->api_key,
                                                .period_ms = PERIOD_MS,
                                                .event = on_event,
                                                .load = on_load,
@@ -244,6 +257,75 @@ static void test_engines_say_where_their_events_are(void **state)
     close_rig(&rig);
 }
 
+/* All hear the events: of adapters they say whose they are. */
+static void test_adapters_hear_events(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_rig(&rig);
+    rig.one.models = "{\"data\":[{\"id\":\"a\",\"max_model_len\":4096}]}";
+    start(&rig, ",kv-events=tcp://h:1,kv-replay=tcp://h:2", false);
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a "));
+    assert_string_equal(rig.last_lora, "none");
+    rig.log[0] = '\0';
+    rig.one.models = "{\"data\":[{\"id\":\"a\",\"max_model_len\":4096},"
+                     "{\"id\":\"sql\",\"parent\":\"a\",\"max_model_len\":null}]}";
+    LOOP_UNTIL(rig.loop, told(&rig, "-w:a -m:a +m:a +w:a +m:sql +w:sql "));
+    assert_string_equal(rig.last_model, "sql");
+    assert_string_equal(rig.last_lora, "sql");
+    assert_string_equal(rig.last_events, "tcp://h:1");
+    assert_string_equal(rig.last_replay, "tcp://h:2");
+    assert_int_equal(rig.last_context, 4096);
+    close_rig(&rig);
+}
+
+static void test_ranks_that_show_later(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_rig(&rig);
+    rig.one.models = "{\"data\":[{\"id\":\"a\"}]}";
+    rig.one.metrics = "vllm:cache_config_info{block_size=\"32\",engine=\"0\"} 1\n";
+    start(&rig, ",kv-events=none", false);
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a "));
+    assert_int_equal(rig.last_dp_size, 1);
+    rig.log[0] = '\0';
+    rig.one.metrics = "vllm:cache_config_info{block_size=\"32\",engine=\"0\"} 1\n"
+                      "vllm:num_requests_running{engine=\"1\"} 1\n";
+    LOOP_UNTIL(rig.loop, told(&rig, "-w:a -m:a +m:a +w:a "));
+    assert_int_equal(rig.last_dp_size, 2);
+    /* What one process of it does not know yet is no news. */
+    rig.one.metrics = "vllm:cache_config_info{block_size=\"32\",engine=\"0\"} 1\n";
+    rig.n_loads = 0;
+    LOOP_UNTIL(rig.loop, rig.n_loads >= 4);
+    assert_string_equal(rig.log, "-w:a -m:a +m:a +w:a ");
+    close_rig(&rig);
+}
+
+static void test_keys(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_rig(&rig);
+    rig.one.models = "{\"data\":[{\"id\":\"a\"}]}";
+    rig.one.wants = "Bearer sesame";
+    rig.api_key = "sesame";
+    start(&rig, "", false);
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a "));
+    assert_string_equal(rig.last_key, "sesame");
+    engine_directory_free(rig.directory);
+    rig.log[0] = '\0';
+    rig.one.wants = "Bearer other";
+    assert_int_equal(setenv("ENGINE_DIRECTORY_TEST_KEY", "other", 1), 0);
+    start(&rig, ",api-key-env=ENGINE_DIRECTORY_TEST_KEY", false);
+    LOOP_UNTIL(rig.loop, told(&rig, "+m:a +w:a "));
+    assert_string_equal(rig.last_key, "other");
+    close_rig(&rig);
+}
+
 static void test_refuses_what_is_no_url(void **state)
 {
     struct engine_directory *d;
@@ -264,5 +346,6 @@ int main(void)
 {
     return TEST_RUN(T(test_found_and_asked), T(test_lost_and_back_and_another),
                     T(test_options_come_first), T(test_engines_say_where_their_events_are),
+                    T(test_adapters_hear_events), T(test_ranks_that_show_later), T(test_keys),
                     T(test_refuses_what_is_no_url));
 }

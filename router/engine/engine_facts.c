@@ -163,6 +163,7 @@ static void read_cache_config(struct str labels, struct engine_load_report *ret)
 {
     uint64_t n;
 
+    (void)rank_of(labels, ret); /* one that has computed nothing yet has no gauge */
     if (str_parse_u64(label_of(labels, "block_size"), &n) && n && n <= 65536)
         ret->block_size = (uint32_t)n;
     if (str_parse_u64(label_of(labels, "num_gpu_blocks"), &n))
@@ -276,13 +277,16 @@ static bool read_source(struct str rank, struct str config, struct engine_event_
 
     if (!str_parse_u64(rank, &n) || n >= ENGINE_RANKS_MAX)
         return false;
+    s->n_ranks = MAX(s->n_ranks, (uint32_t)n + 1);
     if (!engine_events_config_read(config, &events, &replay))
         return true;
     events = port_of_first(events, n);
     replay = port_of_first(replay, n);
     if (!events || (s->has_events && (s->events_port != events || s->replay_port != replay)))
         return false;
-    *s = (struct engine_event_sources){true, events, replay};
+    s->has_events = true;
+    s->events_port = events;
+    s->replay_port = replay;
     return true;
 }
 

@@ -73,6 +73,7 @@ MUST_CHECK bool engine_events_config_read(struct str json, uint16_t *ret_events,
 struct engine_event_sources {
     bool has_events;
     uint16_t events_port, replay_port; /* replay: 0 = none */
+    uint32_t n_ranks;                  /* that it names; 0 = none */
 };
 
 /*

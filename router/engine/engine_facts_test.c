@@ -56,6 +56,19 @@ static void test_load_of_vllm(void **state)
     assert_false(r.ranks[1].has_usage);
 }
 
+/* Gauges of the other come with its first request. */
+static void test_ranks_before_their_first_request(void **state)
+{
+    struct engine_load_report r;
+
+    (void)state;
+    engine_load_read(STR("vllm:num_requests_running{engine=\"0\"} 0\n"
+                         "vllm:cache_config_info{block_size=\"32\",engine=\"0\"} 1.0\n"
+                         "vllm:cache_config_info{block_size=\"32\",engine=\"1\"} 1.0\n"),
+                     &r);
+    assert_int_equal(r.n_ranks, 2);
+}
+
 static void test_load_of_sglang(void **state)
 {
     struct engine_load_report r;
@@ -120,16 +133,17 @@ static void test_event_sources(void **state)
         const char *json;
         bool has;
         uint16_t events, replay;
+        uint32_t ranks;
     } cases[] = {
-        {vllm, true, 15557, 15558},
+        {vllm, true, 15557, 15558, 1},
         {"{\"1\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:6\",\"replay_endpoint\":null},"
          "\"0\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:5\",\"replay_endpoint\":null}}",
-         true, 5, 0},
+         true, 5, 0, 2},
         {"{\"3\":{\"publisher\":\"zmq\",\"endpoint\":\"tcp://10.0.0.7:5560\","
          "\"replay_endpoint\":\"tcp://10.0.0.7:5570\"}}",
-         true, 5557, 5567},
-        {"{\"0\":{\"enable_kv_cache_events\":false,\"publisher\":\"null\"}}", false, 0, 0},
-        {"{}", false, 0, 0},
+         true, 5557, 5567, 4},
+        {"{\"0\":{\"enable_kv_cache_events\":false,\"publisher\":\"null\"}}", false, 0, 0, 1},
+        {"{}", false, 0, 0, 0},
     };
     static const char *const bad[] = {"",
                                       "null",
@@ -148,6 +162,7 @@ static void test_event_sources(void **state)
         assert_int_equal(s.has_events, cases[i].has);
         assert_int_equal(s.events_port, cases[i].events);
         assert_int_equal(s.replay_port, cases[i].replay);
+        assert_int_equal(s.n_ranks, cases[i].ranks);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (engine_event_sources_read(str_from(bad[i]), &s, &e) == 0)
@@ -192,7 +207,7 @@ static void test_server_info(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_models), T(test_load_of_vllm), T(test_load_of_sglang),
-                    T(test_events_config), T(test_event_sources), T(test_tokens),
-                    T(test_server_info));
+    return TEST_RUN(T(test_models), T(test_load_of_vllm), T(test_ranks_before_their_first_request),
+                    T(test_load_of_sglang), T(test_events_config), T(test_event_sources),
+                    T(test_tokens), T(test_server_info));
 }

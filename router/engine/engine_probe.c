@@ -27,12 +27,15 @@ struct engine_probe {
     struct buf body;
     void (*answered)(struct engine_probe *p, int status); /* 0 = no answer */
     char why[512];
-    bool up, asking; /* asking: the chain of questions to an engine that is new */
+    char *authorization; /* a header; NULL = none */
+    bool up, asking;     /* asking: the chain of questions to an engine that is new */
     unsigned failures, periods;
+    uint32_t n_ranks; /* that it has shown; 0 = it is not up */
     struct engine_models models;
     struct engine_load_report load;
     struct engine_server_info info;
     struct engine_event_sources sources;
+    bool barred;       /* it wants a key that it was not shown; said once */
     bool told_sources; /* it has said where its events are, or that it has none */
     bool tokenizes;
     uint32_t sample[ENGINE_SAMPLE_MAX];
@@ -67,11 +70,11 @@ static void on_done(void *arg, int status, int error, const char *why)
 static void ask(struct engine_probe *p, const char *path, struct str body,
                 void (*answered)(struct engine_probe *p, int status))
 {
-    static const char *const headers[] = {"content-type: application/json", NULL};
+    const char *const headers[] = {"content-type: application/json", p->authorization, NULL};
     AUTO(mem_free) char *url = xasprintf("%s%s", p->conf.spec->url, path);
     const struct http_call_spec spec = {.method = body.len ? "POST" : "GET",
                                         .url = url,
-                                        .headers = body.len ? headers : NULL,
+                                        .headers = headers + (body.len ? 0 : 1),
                                         .body = body,
                                         .total_ms = ANSWER_MS,
                                         .data = on_data,
@@ -95,6 +98,7 @@ static void failed(struct engine_probe *p)
     if (++p->failures < FAILURES_MAX || !p->up)
         return;
     p->up = false;
+    p->n_ranks = 0;
     p->conf.lost(p->conf.arg, p->why);
 }
 
@@ -107,13 +111,25 @@ static uint32_t block_size_of(const struct engine_probe *p)
                                     : p->info.page_size;
 }
 
+/* However they are told: a rank has no gauges until it has computed something. */
+static uint32_t ranks_of(const struct engine_probe *p)
+{
+    const uint32_t told[] = {p->load.n_ranks, p->info.dp_size, p->n_ranks,
+                             p->told_sources ? p->sources.n_ranks : 0};
+    uint32_t most = 1;
+
+    for (size_t i = 0; i < ARRAY_LEN(told); i++)
+        most = MAX(most, told[i]);
+    return most;
+}
+
 static void tell_found(struct engine_probe *p)
 {
     uint32_t block = block_size_of(p);
-    uint32_t ranks = MAX(p->load.n_ranks, p->info.dp_size);
+    uint32_t ranks = ranks_of(p);
     struct engine_found f = {.models = &p->models,
                              .block_size = block,
-                             .dp_size = MAX(ranks, 1u),
+                             .dp_size = ranks,
                              .total_blocks = p->load.total_blocks,
                              .events = p->events,
                              .replay = p->replay,
@@ -126,6 +142,7 @@ static void tell_found(struct engine_probe *p)
     p->asking = false;
     p->failures = 0;
     p->up = true;
+    p->n_ranks = ranks;
     again_later(p);
     p->conf.found(p->conf.arg, &f);
 }
@@ -284,12 +301,24 @@ static void on_config(struct engine_probe *p, int status)
 
 /* --- the periods ------------------------------------------------------------------------------ */
 
+static void note_barred(struct engine_probe *p, int status)
+{
+    bool barred = status == 401 || status == 403;
+
+    if (barred && !p->barred)
+        log_warn(&LG, "engine wants an API key that it was not shown",
+                 LOG_STR("url", p->conf.spec->url), LOG_I64("status", status),
+                 LOG_BOOL("shown_another", p->authorization != NULL));
+    p->barred = barred;
+}
+
 static void on_models(struct engine_probe *p, int status)
 {
     AUTO(engine_models_done) struct engine_models fresh = {.n = 0};
     struct engine_models old;
     struct err e;
 
+    note_barred(p, status);
     if (status == 200 && engine_models_read(buf_str(&p->body), &fresh, &e) < 0) {
         (void)snprintf(p->why, sizeof(p->why), "%s", e.text);
         status = 0;
@@ -324,7 +353,8 @@ static void on_load(struct engine_probe *p, int status)
         return;
     }
     engine_load_read(status == 200 ? buf_str(&p->body) : STR_NULL, &r);
-    if (r.block_size && r.block_size != p->load.block_size) {
+    if ((r.block_size && r.block_size != p->load.block_size) || r.n_ranks > p->n_ranks) {
+        p->n_ranks = MAX(p->n_ranks, r.n_ranks);
         log_info(&LG, "engine is another than it was", LOG_STR("url", p->conf.spec->url));
         p->asking = true;
         ask_models(p);
@@ -352,6 +382,8 @@ struct engine_probe *engine_probe_start(const struct engine_probe_conf *conf)
     struct engine_probe *p = xcalloc(1, sizeof(*p));
 
     p->conf = *conf;
+    if (conf->api_key)
+        p->authorization = xasprintf("authorization: Bearer %s", conf->api_key);
     p->timer = timer_new(conf->loop, on_timer, p);
     timer_start(p->timer, 0);
     return p;
@@ -367,6 +399,7 @@ struct engine_probe *engine_probe_free(struct engine_probe *p)
     zmq_link_free(p->dealer);
     engine_models_done(&p->models);
     buf_done(&p->body);
+    free(p->authorization);
     free(p->events);
     free(p->replay);
     free(p);

@@ -45,7 +45,8 @@ struct engine_probe_conf {
     struct http_client *http; /* borrowed, as the others */
     struct zmq_context *zmq;  /* NULL: no port is tried */
     const struct engine_spec *spec;
-    uint64_t period_ms; /* 0 = 1000 */
+    const char *api_key; /* NULL = none */
+    uint64_t period_ms;  /* 0 = 1000 */
     /* They may free the probe. */
     void (*found)(void *arg,
                   const struct engine_found *f); /* it is there, or another than it was */

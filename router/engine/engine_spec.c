@@ -12,6 +12,7 @@ void engine_spec_done(struct engine_spec *s)
     free(s->model_path);
     free(s->events);
     free(s->replay);
+    free(s->key_env);
     *s = (struct engine_spec){.url = NULL};
 }
 
@@ -29,6 +30,7 @@ void engine_spec_copy(struct engine_spec *ret, const struct engine_spec *from)
     ret->model_path = dup_or_null(from->model_path);
     ret->events = dup_or_null(from->events);
     ret->replay = dup_or_null(from->replay);
+    ret->key_env = dup_or_null(from->key_env);
 }
 
 static bool same(const char *a, const char *b)
@@ -40,7 +42,8 @@ bool engine_spec_equal(const struct engine_spec *a, const struct engine_spec *b)
 {
     return same(a->url, b->url) && same(a->model, b->model) && same(a->model_path, b->model_path) &&
            same(a->events, b->events) && same(a->replay, b->replay) &&
-           a->no_events == b->no_events && a->block_size == b->block_size;
+           same(a->key_env, b->key_env) && a->no_events == b->no_events &&
+           a->block_size == b->block_size;
 }
 
 /* Without the "/v1" that users of OpenAI clients are used to. */
@@ -95,9 +98,12 @@ static int take_option(struct engine_spec *s, struct str key, struct str value, 
         replace(&s->events, value);
     else if (str_is(key, "kv-replay"))
         replace(&s->replay, value);
+    else if (str_is(key, "api-key-env"))
+        replace(&s->key_env, value);
     else if (!str_is(key, "block-size"))
         return err_set(e, -EINVAL,
-                       "'%.*s' is none of model, model-path, kv-events, kv-replay, block-size",
+                       "'%.*s' is none of model, model-path, kv-events, kv-replay, block-size, "
+                       "api-key-env",
                        STR_ARG(key));
     else if (!str_parse_u64(value, &n) || n == 0 || n > 65536)
         return err_set(e, -EINVAL, "block-size '%.*s' is not between 1 and 65536", STR_ARG(value));

@@ -3,7 +3,7 @@
  * Which engine to serve, as a user or the operator says it. Pure.
  *
  *     http://host:8000,kv-events=tcp://host:5557,kv-replay=tcp://host:5558,block-size=16,
- *         model=name,model-path=/models/x
+ *         model=name,model-path=/models/x,api-key-env=NAME
  *
  * Everything but the URL may be left out: the engine is asked.
  */
@@ -24,6 +24,7 @@ struct engine_spec {
     char *model;      /* the name towards clients; NULL = the engine's own */
     char *model_path; /* a directory with its tokenizer; NULL = what the engine says */
     char *events, *replay;
+    char *key_env;       /* the variable that holds its API key; NULL = as for all */
     bool no_events;      /* kv-events=none: it publishes none, none are looked for */
     uint32_t block_size; /* 0 = ask */
 };

@@ -26,13 +26,15 @@ static void test_reads_what_is_given(void **state)
     }
     EXPECT_OK(engine_spec_parse(&t,
                                 STR("http://h:8000,kv-events=tcp://h:5557,kv-replay=tcp://h:5558,"
-                                    "block-size=16,model=m,model-path=/models/x"),
+                                    "block-size=16,model=m,model-path=/models/x,"
+                                    "api-key-env=KEY"),
                                 &e),
               &e);
     assert_string_equal(t.events, "tcp://h:5557");
     assert_string_equal(t.replay, "tcp://h:5558");
     assert_string_equal(t.model, "m");
     assert_string_equal(t.model_path, "/models/x");
+    assert_string_equal(t.key_env, "KEY");
     assert_int_equal(t.block_size, 16);
     assert_false(t.no_events);
     assert_true(engine_spec_equal(&t, &t));

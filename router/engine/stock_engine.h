@@ -17,7 +17,8 @@
 enum { ENGINE_SAMPLE_MAX = 8 };
 
 struct stock_engine {
-    char *model; /* what the engine calls the model */
+    char *model;   /* what the engine calls the model */
+    char *api_key; /* what requests show it; NULL = what their clients sent */
     char *events,
         *replay; /* its ZeroMQ publisher and replay, "tcp://host:port" of rank 0; NULL = none */
     uint32_t block_size;                /* of its KV blocks; 0 = it does not say */

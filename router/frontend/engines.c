@@ -131,6 +131,7 @@ static void hear(struct feed *fd, struct pool *p, const struct worker *w)
             .worker_id = w->id,
             .dp_rank = w->card->dp_start + h->n,
             .block_size = scheduler_block_size(p->scheduler),
+            .adapter = w->card->lora_name ? w->card->lora_name : "",
             .salts_first = true,
             .event = on_event,
             .filtered = on_filtered,
@@ -295,6 +296,7 @@ int engines_start(struct engines **ret, const struct engines_conf *conf, struct 
     const struct http_client_conf http = {.connections_max = CONNECTIONS_MAX};
     struct engine_directory_conf directory = {.loop = conf->loop,
                                               .urls = conf->urls,
+                                              .api_key = conf->api_key,
                                               .kube = conf->kube,
                                               .kube_ns = conf->kube_ns,
                                               .ns = conf->ns,

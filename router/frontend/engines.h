@@ -18,6 +18,7 @@ struct engines_conf {
     struct loop *loop;
     struct metric_registry *metrics; /* borrowed, as all that follows */
     const char *urls;                /* as engine_directory_conf has them */
+    const char *api_key;             /* likewise */
     const struct kube_config *kube;
     const char *kube_ns, *ns, *model_root;
     void (*event)(void *arg, const struct instances_event *ev);

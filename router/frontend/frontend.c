@@ -369,6 +369,7 @@ static int start_engines(struct frontend *f, struct err *e)
     const struct engines_conf conf = {.loop = f->loop,
                                       .metrics = f->serving.metrics.registry,
                                       .urls = c->engine_urls,
+                                      .api_key = c->engine_api_key,
                                       .kube = f->kube,
                                       .kube_ns = c->pod_namespace,
                                       .ns = c->ns,

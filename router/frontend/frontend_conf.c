@@ -475,7 +475,12 @@ static const struct conf_field FIELDS[] = {
              "http://host:port[,option=value]...; "
              "may be repeated.\n      options: kv-events=tcp://host:port|none, kv-replay=, "
              "block-size=, "
-             "model= (the name here), model-path= (its files)"},
+             "model= (the name here), model-path= (its files), api-key-env= (a variable)"},
+    {.env = "DYN_ENGINE_API_KEY",
+     .env_alias = "VLLM_API_KEY",
+     .type = CONF_STR,
+     .offset = AT(engine_api_key),
+     .help = "the key that plain OpenAI servers want to be shown, instead of the client's"},
     {.env = "HF_HOME",
      .type = CONF_STR,
      .offset = AT(hf_home),

@@ -36,7 +36,8 @@ struct frontend_conf {
     int event_plane;   /* enum event_plane */
     char *zmq_brokers;
     bool zmq_find_brokers;
-    char *engine_urls; /* engine_spec texts between spaces */
+    char *engine_urls;    /* engine_spec texts between spaces */
+    char *engine_api_key; /* secret */
     char *model_root, *model_name, *model_path;
     char *hf_home, *hf_hub_cache, *hf_endpoint, *hf_token;
     bool hf_offline;

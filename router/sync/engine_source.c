@@ -29,7 +29,7 @@ struct held {
 
 struct engine_source {
     struct engine_source_conf conf;
-    char *replay;
+    char *replay, *adapter;
     struct zmq_link *sub;
     struct zmq_link *dealer; /* NULL: nothing is asked */
     struct timer *patience;
@@ -92,10 +92,19 @@ static size_t take_blocks(struct engine_source *s, const struct engine_event *in
     return n;
 }
 
+/* What is removed does not say whose it was: whoever does not know it has lost nothing. */
+static bool is_wanted(const struct engine_source *s, const struct engine_event *in)
+{
+    return !s->adapter || in->kind != KV_STORED || str_is(in->lora_name, s->adapter);
+}
+
 static void on_event(void *arg, const struct engine_batch *b, const struct engine_event *in)
 {
     struct engine_source *s = arg;
     struct kv_event ev = {.kind = in->kind, .tier = in->tier, .parent_hash = in->parent_hash};
+
+    if (!is_wanted(s, in))
+        return;
 
     s->rank = b->dp_rank.set ? (uint32_t)MIN(b->dp_rank.v, UINT32_MAX) : s->conf.dp_rank;
     ev.dp_rank = s->rank;
@@ -316,6 +325,7 @@ int engine_source_start(struct engine_source **ret, const struct engine_source_c
     s->conf = *conf;
     s->rank = conf->dp_rank;
     s->replay = conf->replay ? xstrdup(conf->replay) : NULL;
+    s->adapter = conf->adapter ? xstrdup(conf->adapter) : NULL;
     list_init(&s->held);
     s->patience = timer_new(conf->loop, end_replay, s);
     r = zmq_link_new(&s->sub, conf->zmq, &sub, e);
@@ -342,6 +352,7 @@ struct engine_source *engine_source_free(struct engine_source *s)
     free(s->blocks);
     free(s->hashes);
     free(s->replay);
+    free(s->adapter);
     free(s);
     return NULL;
 }

@@ -26,7 +26,8 @@ struct bench {
     struct engine_source *source;
     struct buf log; /* S<hash>, R<hash>, C and ids as they came */
     uint64_t next_id;
-    struct str salt; /* of its events; their tokens' hashes are to have it */
+    const char *adapter; /* that is listened to, and whose events' hashes have its name */
+    struct str salt;     /* of its events; their tokens' hashes are to have it */
     unsigned filtered[N_KV_FILTERS];
 };
 
@@ -163,8 +164,8 @@ static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
     case KV_STORED:
         assert_int_equal(sent_ms, 1500);
         assert_int_equal(ev->n_blocks, 1);
-        assert_int_equal(block_hash_local_seeded(block_hash_seed(STR_NULL, b->salt), TOKENS,
-                                                 BLOCK_SIZE, BLOCK_SIZE, &local),
+        assert_int_equal(block_hash_local_seeded(block_hash_seed(str_from(b->adapter), b->salt),
+                                                 TOKENS, BLOCK_SIZE, BLOCK_SIZE, &local),
                          1);
         assert_true(ev->blocks[0].tokens_hash == local);
         buf_printf(&b->log, "S%u ", (unsigned)ev->blocks[0].block_hash);
@@ -192,6 +193,7 @@ static void source_open(struct bench *b, bool replay)
                                             .worker_id = WORKER,
                                             .dp_rank = 0, /* batches say 2 */
                                             .block_size = BLOCK_SIZE,
+                                            .adapter = b->adapter,
                                             .salts_first = b->salt.len > 0,
                                             .event = on_event,
                                             .filtered = on_filtered,
@@ -247,6 +249,43 @@ static void batches_become_events(void **state)
     keep(&b->engine, &cleared);
     publish_last(&b->engine);
     WAIT_LOG(b, "S7 R7 C ");
+}
+
+/* Of an engine that serves several; what goes does not say whose it was. */
+static void only_the_adapter_that_is_asked_for(void **state)
+{
+    static const char *const adapters[] = {NULL, "a", "b", "a"};
+    struct bench *b = *state;
+    uint64_t gone = 1;
+    const struct engine_event removed = {.kind = KV_REMOVED, .hashes = &gone, .n_hashes = 1};
+
+    b->adapter = "a";
+    source_open(b, false);
+    for (uint64_t i = 0; i < ARRAY_LEN(adapters); i++) {
+        struct engine_event ev = stored(&i);
+
+        ev.lora_name = str_from(adapters[i]);
+        keep(&b->engine, &ev);
+        publish_last(&b->engine);
+    }
+    keep(&b->engine, &removed);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S1 S3 R1 ");
+}
+
+static void of_no_adapter(void **state)
+{
+    struct bench *b = *state;
+    uint64_t one = 1, two = 2;
+    struct engine_event ev = stored(&one);
+
+    b->adapter = "";
+    source_open(b, false);
+    ev.lora_name = STR("a");
+    keep(&b->engine, &ev);
+    publish_last(&b->engine);
+    say(&b->engine, two, true);
+    WAIT_LOG(b, "S2 ");
 }
 
 static void what_was_said_before_is_asked_for(void **state)
@@ -393,7 +432,8 @@ static void what_does_not_fit_is_counted(void **state)
 
 int main(void)
 {
-    return TEST_RUN(E(batches_become_events), E(what_was_said_before_is_asked_for),
+    return TEST_RUN(E(batches_become_events), E(only_the_adapter_that_is_asked_for),
+                    E(of_no_adapter), E(what_was_said_before_is_asked_for),
                     E(an_older_engine_is_asked_too),
                     E(a_salt_tells_blocks_apart_where_it_is_wanted), E(a_gap_is_filled_in_order),
                     E(what_the_engine_forgot_is_lost), E(without_replay_a_gap_is_a_loss),
