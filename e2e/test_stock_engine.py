@@ -341,10 +341,11 @@ def test_the_load_that_an_engine_reports(stack):
 # --- engines that lack something ---
 
 class FakeEngine:
-    """Any OpenAI server: models and completions; other answers as given, or those of an engine behind it."""
+    """Any OpenAI server: models and completions; other answers as given (a status and a body, or a function that
+    writes it), or those of an engine behind it."""
 
-    def __init__(self, answers=None, behind=None):
-        self.answers, self.asked, self.behind = answers or {}, [], behind
+    def __init__(self, answers=None, behind=None, key=None):
+        self.answers, self.asked, self.behind, self.key = answers or {}, [], behind, key
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.spec = f"http://127.0.0.1:{self.server.server_port}" + ("" if behind else ",kv-events=none")
 
@@ -362,7 +363,15 @@ class FakeEngine:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def is_barred(self):
+                barred = fake.key and self.headers["authorization"] != f"Bearer {fake.key}"
+                if barred:
+                    self.answer(401, {"error": "Unauthorized"})
+                return barred
+
             def do_GET(self):
+                if self.is_barred():
+                    return
                 if self.path == "/v1/models":
                     self.answer(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
                 else:
@@ -370,8 +379,12 @@ class FakeEngine:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
+                if self.is_barred():
+                    return
                 fake.asked.append((self.path, dict(self.headers), json.loads(body)))
-                if self.path in fake.answers:
+                if callable(fake.answers.get(self.path)):
+                    fake.answers[self.path](self)
+                elif self.path in fake.answers:
                     self.answer(*fake.answers[self.path])
                 elif fake.behind:
                     self.answer(200, json.loads(fake.behind.ask(self.path, json.loads(body))))

@@ -12,6 +12,16 @@ void sse_put_data(struct buf *out, struct str data)
     buf_commit(out, data.len + 8);
 }
 
+void sse_put_named(struct buf *out, struct str event, struct str data)
+{
+    if (event.len) {
+        buf_put_cstr(out, "event: ");
+        buf_put_str(out, event);
+        buf_put_char(out, '\n');
+    }
+    sse_put_data(out, data);
+}
+
 /* Where the line ends: at the first CR or LF. */
 static size_t line_length(struct str s)
 {

@@ -62,6 +62,7 @@ static void worker_free(struct pool_worker *w)
     free(w->address);
     free(w->bootstrap_host);
     free(w->engine_model);
+    free(w->api_key);
     free(w);
 }
 
@@ -213,6 +214,7 @@ void pool_put_worker(struct pool *p, const struct worker *w)
     if (w->engine) {
         fresh->engine_model = xstrdup(w->engine->model);
         fresh->tokenizes = w->engine->tokenizes;
+        fresh->api_key = w->engine->api_key ? xstrdup(w->engine->api_key) : NULL;
         p->n_sample = w->engine->n_sample;
         memcpy(p->sample, w->engine->sample, sizeof(p->sample));
     }
@@ -250,6 +252,14 @@ void pool_remove_worker(struct pool *p, uint64_t worker_id)
 const struct pool_worker *pool_worker(const struct pool *p, uint64_t worker_id)
 {
     return map64_find_ptr(&p->workers, worker_id);
+}
+
+void pool_note_lack(struct pool *p, uint64_t worker_id, unsigned lack)
+{
+    struct pool_worker *w = map64_find_ptr(&p->workers, worker_id);
+
+    if (w)
+        w->lacks |= lack;
 }
 
 struct str pool_worker_address(const struct pool *p, uint64_t worker_id)

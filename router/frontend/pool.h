@@ -42,6 +42,8 @@ struct pool_worker {
     char *engine_model; /* NULL: a worker of Dynamo; else the address is the URL of an OpenAI server
                            that calls the model so */
     bool tokenizes;     /* such a server answers /tokenize */
+    char *api_key;      /* what it wants to be shown; NULL = what the client sent */
+    unsigned lacks;     /* APIs that it has turned out not to serve: struct own_api */
 };
 
 struct load_report;
@@ -115,6 +117,8 @@ const struct pool_worker *pool_worker(const struct pool *p, uint64_t worker_id);
 /* Empty when the worker is not there. */
 struct str pool_worker_address(const struct pool *p, uint64_t worker_id);
 
+/* The server does not serve that API: it is not asked again while it is known. */
+void pool_note_lack(struct pool *p, uint64_t worker_id, unsigned lack);
 /* One that answers /tokenize; NULL when there is none. Borrowed likewise. */
 const struct pool_worker *pool_tokenizer(struct pool *p);
 

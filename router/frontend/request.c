@@ -107,39 +107,15 @@ void request_abandon(struct request *rq, enum decision_end how)
         request_free(rq);
 }
 
-/* In a stream that has begun. */
-static void put_error(struct request *rq, const struct api_error *e)
-{
-    struct dialect_end end = {.failed = e};
-
-    if (!rq->dialect) {
-        chunk_put_error(rq->m->chunks, &rq->out, e->status, str_from(e->text));
-        return;
-    }
-    if (rq->ended) {
-        end.end = &rq->end;
-        end.usage = &rq->usage;
-    }
-    rq->dialect->put_end(rq->told, &rq->out, &end);
-}
-
 void request_fail_as(struct request *rq, const struct api_error *e)
 {
     log_warn(&LG, "request failed", LOG_REQUEST(rq->id, &rq->trace), LOG_I64("status", e->status),
-             LOG_BOOL("streaming", rq->begun), LOG_STR("why", e->text));
+             LOG_BOOL("streaming", rq->begun),
+             LOG_STR("why", rq->own.said ? "the engine says it to the client" : e->text));
     request_note_end(rq, DECISION_FAILED);
     if (rq->n_output > 0)
         request_flush(rq); /* what was said before, although it came in the same turn */
-    if (rq->batch) {
-        request_batch_fail(rq, e);
-    } else if (rq->begun) {
-        put_error(rq, e);
-        chunk_put_done(&rq->out);
-        http_stream_write(rq->x, buf_str(&rq->out));
-        http_stream_end(rq->x);
-    } else {
-        request_refuse(rq->x, rq->dialect, e);
-    }
+    request_put_failure(rq, e);
     request_note_loss_over(rq, "failure");
     count_outcome(rq, api_error_type(e->status));
     request_free(rq);
@@ -182,6 +158,12 @@ void request_finish(struct request *rq)
 }
 
 /* --- tokenize ---------------------------------------------------------------------------------- */
+
+/* One that is told to us: not of embeddings, nor of what only the engine understands. */
+static bool has_prompt(const struct request *rq)
+{
+    return rq->in.api != API_EMBEDDINGS && (!rq->own.api || rq->in.made_chat.len);
+}
 
 /* Touches nothing but the request and what is immutable: runs on a pool thread too. */
 static void make_prompt(void *arg)
@@ -245,7 +227,7 @@ static enum step_result step_tokenize(struct request *rq)
     rq->step = STEP_check;
     if (take_ids(rq))
         return STEP_MORE;
-    if (rq->in.api == API_EMBEDDINGS && rq->m->is_stock) { /* which cuts its inputs itself */
+    if (rq->m->is_stock && !has_prompt(rq)) { /* the engine cuts its inputs itself */
         request_guess_length(rq);
         return STEP_MORE;
     }

@@ -25,3 +25,5 @@ void request_serve_responses(struct serving *s, struct http_exchange *x);
 /* And of Anthropic's /v1/messages, and /v1/messages/count_tokens. */
 void request_serve_messages(struct serving *s, struct http_exchange *x);
 void request_count_messages(struct serving *s, struct http_exchange *x);
+/* What plain OpenAI servers alone serve: one of own_apis.h, by its path. */
+void request_serve_own(struct serving *s, struct http_exchange *x);

@@ -17,6 +17,7 @@ struct request_parts {
     struct request_batch *batch;
     const struct dialect *dialect;     /* NULL = a chat or its kin */
     void *told;                        /* the answer in it; taken */
+    const struct own_api *own;         /* see struct request */
     const struct trace_context *trace; /* of the batch */
     uint64_t start_ns;
     uint32_t choice;
@@ -32,6 +33,8 @@ struct request *request_new(const struct request_parts *parts);
 void request_start(struct request *rq);
 /* request_serve.c: an error instead of an answer, in the words of the API; NULL = OpenAI's. */
 void request_refuse(struct http_exchange *x, const struct dialect *d, const struct api_error *e);
+/* request_error.c: the answer of a request that fails, or its stream's last event. */
+void request_put_failure(struct request *rq, const struct api_error *e);
 /* A client that gave no id of its own learns ours. */
 void request_tell_id(struct http_exchange *x, const char *id);
 /* request_batch.c: several choices, each a request of its own, in one answer. */

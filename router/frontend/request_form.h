@@ -8,6 +8,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/str.h"
+#include "router/frontend/own_apis.h"
 
 struct request;
 

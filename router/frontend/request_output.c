@@ -205,7 +205,8 @@ static void emit_end(struct request *rq, struct str text)
 
 void request_complete_stream(struct request *rq)
 {
-    chunk_put_done(&rq->out);
+    if (!rq->own.answers)
+        chunk_put_done(&rq->out);
     request_flush(rq);
     http_stream_end(rq->x);
     request_finish(rq);

@@ -10,6 +10,10 @@
 void request_relay(struct request *rq, const struct pool_worker *w);
 struct relay *relay_cancel(struct relay *r); /* NULL in, NULL out */
 void relay_resume(struct relay *r);
+/* In a stream of the engine's own words: the event that tells @e, unless it has told its own. */
+void request_relay_put_error(struct request *rq, const struct api_error *e);
+/* The header that lets the request in at the engine, or NULL: our key for it, else the client's. */
+const char *request_authorization(struct request *rq, const struct pool_worker *w);
 struct relay_answer;
 /* Measures and books by what a server or worker says that writes the OpenAI API itself: a chunk with
  * text counts as one token until it says how many there were. */

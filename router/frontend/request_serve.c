@@ -2,7 +2,6 @@
 /*
  * From an HTTP request to a request: what its headers say, which model is meant, whether it may run.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -11,6 +10,7 @@
 #include "router/frontend/request_batch.h"
 #include "router/openai/embeddings.h"
 #include "router/openai/messages.h"
+#include "router/openai/relay_own.h"
 #include "router/openai/responses.h"
 
 /* Body `user` if it is a UUID, else the header, else a new one (wire.md §9.2). */
@@ -197,7 +197,8 @@ static void take_origin(struct request *rq, const struct request_parts *p)
 
 const char *request_endpoint(const struct request *rq)
 {
-    return rq->dialect                    ? rq->dialect->endpoint
+    return rq->own.api                    ? rq->own.api->endpoint
+           : rq->dialect                  ? rq->dialect->endpoint
            : rq->in.api == API_CHAT       ? "chat_completions"
            : rq->in.api == API_EMBEDDINGS ? "embeddings"
                                           : "completions";
@@ -218,6 +219,7 @@ struct request *request_new(const struct request_parts *p)
                            .batch = p->batch,
                            .choice = p->choice,
                            .dialect = p->dialect,
+                           .own.api = p->m->is_stock ? p->own : NULL,
                            .told = p->told,
                            .t_start_ns = p->start_ns,
                            .is_queued = true,
@@ -271,18 +273,24 @@ static bool is_json(struct http_exchange *x, struct api_error *e)
     return false;
 }
 
-/* The label of the model that a body names: "unknown_model" when it is not served, as in 1.6.1. */
-static const char *named_model(const struct serving *s, struct str body)
+/* The model that a body names; NULL when it names none that is served. */
+static const struct model *model_of_body(const struct serving *s, struct str body)
 {
     AUTO(buf_done) struct buf scratch = BUF_NULL;
     struct str text = json_pull_member(body, "model"), name;
     struct json_pull p;
-    struct model *m;
 
     json_pull_init(&p, text);
     if (json_pull_peek(&p) != JSON_KIND_STRING || !json_pull_string(&p, &scratch, &name))
-        return "unknown_model";
-    m = serving_find_model(s, name);
+        return NULL;
+    return serving_find_model(s, name);
+}
+
+/* Its label: "unknown_model" when it is not served, as in 1.6.1. */
+static const char *named_model(const struct serving *s, struct str body)
+{
+    const struct model *m = model_of_body(s, body);
+
     return m ? m->label : "unknown_model";
 }
 
@@ -292,6 +300,7 @@ static void count_refused(const struct request_parts *parts, const struct api_er
     struct str body = http_request(parts->x)->body;
     bool chat = parts->in.api == API_CHAT;
     const char *endpoint = parts->dialect ? parts->dialect->endpoint
+                           : parts->own   ? parts->own->endpoint
                            : chat         ? "chat_completions"
                                           : "completions";
 
@@ -400,30 +409,52 @@ void request_serve_embeddings(struct serving *s, struct http_exchange *x)
         serve(&parts);
 }
 
-/* Of a chat in another form: plain servers get bodies as they came. */
-static bool knows_dialects(const struct request_parts *p, struct api_error *e)
+/* Of a chat in another form, whose events have no nvext. */
+static bool asks_at_once(const struct request_parts *p, struct api_error *e)
 {
-    const struct model *m = p->m;
-
-    if (p->in.query_only && p->in.stream) /* whose events have no nvext */
-        return api_fail(e, 400, "stream",
-                        "Validation: query_instance_id asks for an answer that is not streamed");
-    return m->is_stock
-               ? api_fail(e, 501, "model",
-                          "Model is served by plain OpenAI servers: use /v1/chat/completions")
+    return p->in.query_only && p->in.stream
+               ? api_fail(e, 400, "stream",
+                          "Validation: query_instance_id asks for an answer that is not streamed")
                : true;
+}
+
+static bool is_of_engines(const struct serving *s, struct str body)
+{
+    const struct model *m = model_of_body(s, body);
+
+    return m && m->is_stock;
+}
+
+/*
+ * What plain OpenAI servers alone understand is theirs to judge: it goes there although we know no more
+ * of it than the model. @e says why it was not read.
+ */
+static bool read_for_engine(struct request_parts *p, struct api_error *e)
+{
+    struct str body = http_request(p->x)->body;
+    struct api_error ours;
+
+    if (!is_of_engines(p->s, body))
+        return false;
+    openai_request_done(&p->in);
+    if (!relay_own_parse(body, p->arena, &p->in, &ours))
+        return false;
+    *e = (struct api_error){.status = 0};
+    return true;
 }
 
 void request_serve_responses(struct serving *s, struct http_exchange *x)
 {
     struct request_parts parts = parts_of(s, x);
-    struct responses_echo echo;
+    struct responses_echo echo = {.store = STR_NULL};
     struct api_error e;
 
     parts.dialect = &RESPONSES;
+    parts.own = &OWN_RESPONSES;
     if (!is_json(x, &e) ||
-        !responses_request_parse(http_request(x)->body, parts.arena, &parts.in, &echo, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) || !knows_dialects(&parts, &e) ||
+        (!responses_request_parse(http_request(x)->body, parts.arena, &parts.in, &echo, &e) &&
+         !read_for_engine(&parts, &e)) ||
+        !find_model(s, x, &parts.in, &parts.m, &e) || !asks_at_once(&parts, &e) ||
         !can_tell_ids(&parts, &e)) {
         refuse(&parts, &e);
         return;
@@ -439,14 +470,51 @@ void request_serve_messages(struct serving *s, struct http_exchange *x)
     struct api_error e;
 
     parts.dialect = &MESSAGES;
+    parts.own = &OWN_MESSAGES;
     if (!is_json(x, &e) ||
-        !messages_request_parse(http_request(x)->body, parts.arena, &parts.in, &facts, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) || !knows_dialects(&parts, &e)) {
+        (!messages_request_parse(http_request(x)->body, parts.arena, &parts.in, &facts, &e) &&
+         !read_for_engine(&parts, &e)) ||
+        !find_model(s, x, &parts.in, &parts.m, &e) || !asks_at_once(&parts, &e)) {
         refuse(&parts, &e);
         return;
     }
     parts.told = messages_new(parts.in.model, facts.estimate);
     serve(&parts);
+}
+
+static bool engine_answers(const struct request_parts *p, struct api_error *e)
+{
+    return p->m->is_stock ? true
+                          : api_fail(e, 404, "model",
+                                     "Model is not served by engines of which %s "
+                                     "could be asked",
+                                     p->own->path);
+}
+
+/* What is for the engine alone: of no chat, so that load decides. */
+static void serve_own(struct serving *s, struct http_exchange *x, const struct own_api *own,
+                      const struct dialect *d)
+{
+    struct request_parts parts = parts_of(s, x);
+    struct api_error e;
+
+    parts.dialect = d;
+    parts.own = own;
+    if (!is_json(x, &e) || !relay_own_parse(http_request(x)->body, parts.arena, &parts.in, &e)) {
+        refuse(&parts, &e);
+        return;
+    }
+    parts.in.api = API_EMBEDDINGS;
+    parts.in.stream = false;
+    if (!find_model(s, x, &parts.in, &parts.m, &e) || !engine_answers(&parts, &e))
+        refuse(&parts, &e);
+    else
+        serve(&parts);
+}
+
+void request_serve_own(struct serving *s, struct http_exchange *x)
+{
+    serve_own(s, x, own_api_find(http_request(x)->path), NULL);
 }
 
 void request_count_messages(struct serving *s, struct http_exchange *x)
@@ -455,10 +523,14 @@ void request_count_messages(struct serving *s, struct http_exchange *x)
     struct messages_facts facts = {.strips_preamble = s->strips_preamble};
     struct api_error e;
 
+    if (is_of_engines(s, http_request(x)->body)) {
+        serve_own(s, x, &OWN_COUNT, &MESSAGES);
+        return;
+    }
     if (!is_json(x, &e) || !messages_count(http_request(x)->body, &facts, &e)) {
         request_refuse(x, &MESSAGES, &e);
         return;
     }
-    buf_printf(&body, "{\"input_tokens\":%" PRIu64 "}", facts.estimate);
+    messages_put_count(&body, &facts);
     http_respond(x, 200, "application/json", buf_str(&body));
 }

@@ -108,6 +108,7 @@ struct request {
     /* answer */
     struct plane_stream *stream;
     struct relay *relay;               /* instead, when the worker is a plain OpenAI server */
+    struct own_words own;              /* when it serves what is asked itself */
     struct request_text *text_answer;  /* of REQUEST_OF_TEXT; NULL before its first item */
     struct embeddings_answer *vectors; /* of REQUEST_OF_VECTORS, likewise */
     size_t *input_ends;                /* of its inputs in the prompt */
@@ -120,10 +121,9 @@ struct request {
     struct request_reply reply;
     const struct dialect *dialect; /* of what it is asked in; NULL = a chat or its kin */
     void *told;                    /* the answer in it */
-    struct buf out;                /* chunks of this turn */
-    struct buf text;               /* all of it, when the answer is not streamed */
-    bool begun;                    /* the head of the stream is on its way */
-    bool ended;                    /* a finish reason was seen */
+    struct buf out, text; /* chunks of this turn; all of it, when the answer is not streamed */
+    bool begun;           /* the head of the stream is on its way */
+    bool ended;           /* a finish reason was seen */
     struct chunk_end end;
     uint64_t n_items, n_output, n_output_blocks; /* of the last, beyond the prompt's */
     struct usage usage;

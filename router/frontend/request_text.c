@@ -157,7 +157,7 @@ static int put_chunk(struct request *rq, struct str json, struct err *e)
     return 0;
 }
 
-static void take(struct request *rq, struct str data)
+bool request_text_take(struct request *rq, struct str data)
 {
     struct request_text *t = text_of(rq);
     struct relay_answer a;
@@ -166,9 +166,15 @@ static void take(struct request *rq, struct str data)
     if (relay_answer_read(data, &t->scratch, &a, &e) < 0 || put_chunk(rq, data, &e) < 0) {
         rq->stream = plane_stream_cancel(rq->stream);
         request_fail(rq, 500, "Failed to read the worker's output: %s", e.text);
-        return;
+        return false;
     }
     request_note_answer(rq, &a);
+    return true;
+}
+
+static void take(struct request *rq, struct str data)
+{
+    (void)request_text_take(rq, data);
 }
 
 void request_text_put_choices(struct request *rq, struct buf *out)

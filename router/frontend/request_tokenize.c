@@ -41,7 +41,7 @@ static void put_question(const struct request *rq, const char *model, struct buf
 {
     static const char *const keys[] = {"messages", "tools", "chat_template", "chat_template_kwargs",
                                        "prompt"};
-    struct str body = http_request(rq->x)->body;
+    struct str body = rq->in.made_chat.len ? rq->in.made_chat : http_request(rq->x)->body;
     struct json_put j = json_put_on(out);
 
     json_put_object(&j);
@@ -97,7 +97,7 @@ static void on_done(void *arg, int status, int error, const char *why)
 enum step_result request_tokenize_there(struct request *rq)
 {
     const struct pool_worker *w = pool_tokenizer(rq->m->pool);
-    static const char *const headers[] = {"content-type: application/json", NULL};
+    const char *headers[] = {"content-type: application/json", NULL, NULL};
     AUTO(buf_done) struct buf body = BUF_NULL;
     AUTO(mem_free) char *url = NULL;
     struct http_call_spec spec = {.method = "POST",
@@ -113,6 +113,7 @@ enum step_result request_tokenize_there(struct request *rq)
         return STEP_MORE;
     }
     url = xasprintf("%s/tokenize", w->address);
+    headers[1] = request_authorization(rq, w);
     put_question(rq, w->engine_model, &body);
     spec.url = url;
     spec.body = buf_str(&body);

@@ -35,6 +35,11 @@ static void count_tokens(struct http_exchange *x, void *arg)
     request_count_messages(((struct admin *)arg)->serving, x);
 }
 
+static void own(struct http_exchange *x, void *arg)
+{
+    request_serve_own(((struct admin *)arg)->serving, x);
+}
+
 static void explain(struct http_exchange *x, void *arg)
 {
     explain_answer(((struct admin *)arg)->serving->explain, x);
@@ -63,6 +68,15 @@ const struct http_route FRONTEND_ROUTES[] = {
     {"POST", "/v1/completions", completions, 0},
     {"POST", "/v1/embeddings", embeddings, 0},
     {"POST", "/v1/responses", responses, 0},
+    {"POST", "/tokenize", own, 0},
+    {"POST", "/detokenize", own, 0},
+    {"POST", "/v1/score", own, 0},
+    {"POST", "/score", own, 0},
+    {"POST", "/v1/rerank", own, 0},
+    {"POST", "/v2/rerank", own, 0},
+    {"POST", "/rerank", own, 0},
+    {"POST", "/pooling", own, 0},
+    {"POST", "/classify", own, 0},
     {"GET", "/v1/models", route_models, 1024},
     {"GET", "/v1/models/*", route_model, 1024},
     {"GET", "/health", route_health, 1024},

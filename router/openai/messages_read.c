@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/openai/messages_read.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "lib/base/err.h"
@@ -626,4 +627,9 @@ bool messages_request_parse(struct str body, struct arena *a, struct openai_requ
     ret->thinks_by_default = !chat_is(json_get(in, "thinking"), "type", "enabled");
     ret->estimate = facts->estimate;
     return true;
+}
+
+void messages_put_count(struct buf *out, const struct messages_facts *facts)
+{
+    buf_printf(out, "{\"input_tokens\":%" PRIu64 "}", facts->estimate);
 }

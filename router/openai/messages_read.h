@@ -22,3 +22,4 @@ MUST_CHECK bool messages_request_parse(struct str body, struct arena *a, struct 
                                        struct messages_facts *facts, struct api_error *e);
 /* Of /v1/messages/count_tokens: the estimate alone. */
 MUST_CHECK bool messages_count(struct str body, struct messages_facts *facts, struct api_error *e);
+void messages_put_count(struct buf *out, const struct messages_facts *facts); /* its answer */

@@ -42,24 +42,34 @@ static void put_stream_options(struct json_put *j, struct str options)
     json_put_object_end(j);
 }
 
-void relay_request_put(struct buf *out, struct str body, struct str engine_model, bool stream)
+/* Dynamo's name of a template's arguments is not that of engines. */
+static struct str engine_key(struct str key, bool has_kwargs)
 {
+    return !has_kwargs && str_is(key, "chat_template_args") ? STR("chat_template_kwargs") : key;
+}
+
+void relay_request_put(struct buf *out, struct str body, struct str engine_model,
+                       enum relay_usage usage)
+{
+    bool has_kwargs = json_pull_member(body, "chat_template_kwargs").len > 0;
     struct str key, value, options = STR_NULL;
     struct json_put j = json_put_on(out);
     struct json_pull p;
 
     json_put_object(&j);
-    json_put_key(&j, "model");
-    json_put_str(&j, engine_model);
+    if (engine_model.len) {
+        json_put_key(&j, "model");
+        json_put_str(&j, engine_model);
+    }
     json_pull_init(&p, body);
     if (json_pull_object(&p))
         while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
-            if (str_is(key, "stream_options"))
+            if (str_is(key, "stream_options") && usage != RELAY_AS_IS)
                 options = value;
-            else if (!str_is(key, "model") && !str_is(key, "nvext"))
-                put_member(&j, key, value);
+            else if (!(engine_model.len && str_is(key, "model")) && !str_is(key, "nvext"))
+                put_member(&j, engine_key(key, has_kwargs), value);
         }
-    if (stream)
+    if (usage == RELAY_STREAM)
         put_stream_options(&j, options);
     json_put_object_end(&j);
 }
@@ -154,7 +164,7 @@ static struct str plain_text(struct str json)
 }
 
 /* {"error":{"message":s,"param":s,"code":n}}, or flat {"object":"error","message":s,"code":n}, as
- * engines do. */
+ * engines do; in events of other APIs "type" says so. */
 static void read_error(struct str error, struct buf *scratch, struct relay_answer *ret)
 {
     uint64_t code;
@@ -189,7 +199,8 @@ int relay_answer_read(struct str json, struct buf *scratch, struct relay_answer 
             read_usage(value, ret);
         else if (str_is(key, "error") && is_something(value))
             error = value;
-        else if (str_is(key, "object") && str_is(value, "\"error\""))
+        else if ((str_is(key, "object") || str_is(key, "type")) && str_is(value, "\"error\"") &&
+                 !error.len)
             error = json;
     }
     if (json_pull_end(&p, e) < 0)

@@ -16,11 +16,16 @@
 struct err;
 
 /*
- * The body for the engine: its own name of the model, without nvext, and, for a stream, with
- * stream_options.include_usage, since only the engine knows how many tokens there were. @body has
- * been read by openai_request_parse(): it is an object.
+ * The body for the engine: its own name of the model, unless that is empty, and without nvext. A
+ * template's arguments get the name that engines know them by. @body has been read: it is an object.
  */
-void relay_request_put(struct buf *out, struct str body, struct str engine_model, bool stream);
+enum relay_usage {
+    RELAY_WHOLE,  /* the answer is one body, which tells it: no stream_options */
+    RELAY_STREAM, /* they ask for it, since only the engine knows how many tokens there were */
+    RELAY_AS_IS,  /* an API whose answers tell it in any case */
+};
+void relay_request_put(struct buf *out, struct str body, struct str engine_model,
+                       enum relay_usage usage);
 
 /*
  * The body for a worker that takes OpenAI requests itself (ModelInput::Text): what the client wrote,

@@ -2,11 +2,11 @@
 #include "router/openai/relay.h"
 #include "lib/base/test.h"
 
-static void expect_request(const char *body, bool stream, const char *want)
+static void expect_request(const char *body, enum relay_usage usage, const char *want)
 {
     AUTO(buf_done) struct buf out = BUF_NULL;
 
-    relay_request_put(&out, str_from(body), STR("theirs"), stream);
+    relay_request_put(&out, str_from(body), STR("theirs"), usage);
     buf_put_char(&out, '\0');
     assert_string_equal(buf_data(&out), want);
 }
@@ -15,16 +15,16 @@ static void test_requests(void **state)
 {
     (void)state;
     expect_request("{\"model\":\"ours\",\"prompt\":\"a\\\"b\",\"nvext\":{\"x\":1},\"n\":1e0}",
-                   false, "{\"model\":\"theirs\",\"prompt\":\"a\\\"b\",\"n\":1e0}");
-    expect_request("{\"stream\":true,\"model\":\"ours\"}", true,
+                   RELAY_WHOLE, "{\"model\":\"theirs\",\"prompt\":\"a\\\"b\",\"n\":1e0}");
+    expect_request("{\"stream\":true,\"model\":\"ours\"}", RELAY_STREAM,
                    "{\"model\":\"theirs\",\"stream\":true,"
                    "\"stream_options\":{\"include_usage\":true}}");
     expect_request("{\"stream_options\":{\"include_usage\":false,\"continuous_usage_stats\":true},"
                    "\"model\":\"m\",\"k\\u0041\":[{}]}",
-                   true,
+                   RELAY_STREAM,
                    "{\"model\":\"theirs\",\"k\\u0041\":[{}],\"stream_options\":{"
                    "\"continuous_usage_stats\":true,\"include_usage\":true}}");
-    expect_request("{\"stream_options\":null,\"model\":\"m\"}", true,
+    expect_request("{\"stream_options\":null,\"model\":\"m\"}", RELAY_STREAM,
                    "{\"model\":\"theirs\",\"stream_options\":{\"include_usage\":true}}");
 }
 
