@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import signal
+import socket
+import urllib.error
 import urllib.request
 
 from conftest import ROOT, free_port, run, unavailable
-from stack import MODEL, MODEL_PATH, PATIENCE, Process, parse_metrics, until
+from stack import MODEL, MODEL_PATH, PATIENCE, ROUTED_LOG, Process, parse_metrics, until
 from test_stock_engine import routed
 
 START = 900  # seconds: four imports of all of torch, on a machine that has other work
@@ -56,25 +58,39 @@ class Program(Process):
         super().kill()
 
 
+def free_ports(n):
+    """The first of so many that follow each other."""
+    while True:
+        first = free_port()
+        with contextlib.ExitStack() as held:
+            try:
+                for port in range(first, first + n):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                return first
+            except OSError:
+                continue
+
+
 class Engine:
     """`vllm serve`; may be killed and started again where it was."""
 
-    def __init__(self, folder, model, python, name):
-        self.folder, self.model, self.python, self.name = folder, model, python, name
-        self.port, self.events, self.replay = free_port(), free_port(), free_port()
+    def __init__(self, folder, model, python, name, *more, key=None, ranks=1, replays=True):
+        self.folder, self.model, self.python, self.name, self.more, self.key = folder, model, python, name, more, key
+        self.port, self.events = free_port(), free_ports(ranks)
+        self.replay = free_ports(ranks) if replays else None
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
     def start(self):
         self.process = Program(self.name, [
             "nice", "-n", "10", self.python, "-m", "vllm.entrypoints.cli.main", "serve", self.model,
-            "--host", "127.0.0.1", "--port", self.port, "--enable-prompt-tokens-details",
-            *flags(self.events, replay_endpoint=f"tcp://*:{self.replay}")],
-            {**os.environ, **ENV}, self.folder / f"{self.name}.log", self.folder)
+            "--host", "127.0.0.1", "--port", self.port, "--enable-prompt-tokens-details", *self.more,
+            *flags(self.events, replay_endpoint=self.replay and f"tcp://*:{self.replay}")],
+            {**os.environ, **ENV, **({"VLLM_API_KEY": self.key} if self.key else {})}, self.folder / f"{self.name}.log", self.folder)
 
-    def wait(self):
+    def wait(self, api="/v1/completions", body=None):
         self.process.wait_log("Application startup complete", START)
-        self.ask("/v1/completions", {"model": MODEL, "prompt": "a", "max_tokens": 1}, START)  # the first takes long
+        self.ask(api, body or {"model": MODEL, "prompt": "a", "max_tokens": 1}, START)  # the first takes long
 
     def again(self):
         self.process.kill()
@@ -86,16 +102,55 @@ class Engine:
             return answer.read().decode()
 
     def ask(self, path, body, seconds=PATIENCE):
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=seconds) as answer:
-            return json.load(answer)
+        return json.loads(self.raw(path, body, seconds)[1])
+
+    def raw(self, path, body, seconds=PATIENCE):
+        """Its status and text, whatever they are."""
+        headers = {"content-type": "application/json", **({"authorization": f"Bearer {self.key}"} if self.key else {})}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read().decode()
 
     def metric(self, name, **labels):
         series = parse_metrics(self.get("/metrics"))
         return sum(value for (found, have), value in series.items() if found == name and set(labels.items()) <= set(have))
 
 
+@contextlib.contextmanager
+def running(engines, wait=Engine.wait):
+    """They serve, and are killed in the end."""
+    try:
+        for engine in engines:
+            wait(engine)
+        yield engines
+    finally:
+        for engine in engines:
+            engine.process.kill()
+
+
 # --- frontends before them ---
+
+def serve(stack, engines, *more, models=(), **env):
+    """Told their URLs alone, or the name of the model of each as well."""
+    named = [word for i, engine in enumerate(engines)
+             for word in ("--engine-url", engine.url + (f",model={models[i]}" if models else ""))]
+    stack.frontend("--store-kv", "mem", *named, "--router-mode", "kv", *more, DYN_KV_EVENTS="true", DYN_LOG=ROUTED_LOG, **env)
+    if not models:
+        stack.ready(len(engines))
+    return stack
+
+
+def outcome(stack, answer):
+    """(what was predicted to be cached, what the engine says was)"""
+    def ended():
+        record = stack.get(f"/explain/{answer.headers['x-request-id']}").json["decisions"][-1]
+        return record if record.get("outcome") else None
+    record = until("the decision's outcome is known", ended)
+    return record["predicted_cached_tokens"], record["outcome"]["cached_tokens"]
+
 
 def blocks(stack):
     return int(stack.metric("commutator_router_index_blocks", model=MODEL) or 0)

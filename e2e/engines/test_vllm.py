@@ -13,7 +13,7 @@ import pytest
 
 from stack import CHAT, COMPLETIONS, MODEL, ROUTED_LOG, Stack, decision_for, until, words
 from test_bridge import bridge, told
-from real_vllm import BLOCK, Engine, blocks, environment, model_files, teach
+from real_vllm import BLOCK, Engine, blocks, environment, model_files, outcome, serve, teach
 
 seeds = itertools.count(random.randrange(10 ** 6))
 
@@ -38,25 +38,8 @@ def stack(tmp_path):
         yield stack
 
 
-def serve(stack, engines, *more):
-    """Told their URLs alone."""
-    named = [word for engine in engines for word in ("--engine-url", engine.url)]
-    stack.frontend("--store-kv", "mem", *named, "--router-mode", "kv", *more, DYN_KV_EVENTS="true", DYN_LOG=ROUTED_LOG)
-    stack.ready(len(engines))
-    return stack
-
-
 def running(engine):
     return engine.metric("vllm:num_requests_running")
-
-
-def outcome(stack, answer):
-    """(what was predicted to be cached, what the engine says was)"""
-    def ended():
-        record = stack.get(f"/explain/{answer.headers['x-request-id']}").json["decisions"][-1]
-        return record if record.get("outcome") else None
-    record = until("the decision's outcome is known", ended)
-    return record["predicted_cached_tokens"], record["outcome"]["cached_tokens"]
 
 
 # --- found ---
