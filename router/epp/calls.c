@@ -86,12 +86,12 @@ static int make_prompt(struct routing *r, struct err *e)
     const time_t seconds = (time_t)(clock_wall_ms() / 1000);
     struct prompt_reuse reuse;
     struct tm now;
-    int code;
 
     localtime_r(&seconds, &now);
-    code = prompt_render(r->model, &r->in, &now, 0, &text, e);
-    return code < 0 ? code
-                    : prompt_encode(r->model, r->scratch, buf_str(&text), &r->prompt, &reuse, e);
+    return prompt_make(
+        r->model, &r->in,
+        &(struct prompt_making){.now = &now, .scratch = r->scratch, .text = &text, .reuse = &reuse},
+        &r->prompt, e);
 }
 
 static query_router_result_t route_parsed(struct routing *r)

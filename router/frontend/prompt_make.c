@@ -8,19 +8,34 @@ static enum chat_end end_of(const struct openai_request *in)
     return in->generation_prompt.set && !in->generation_prompt.v ? CHAT_MESSAGES : CHAT_ANSWER;
 }
 
-int prompt_render(const struct model *m, const struct openai_request *in, const struct tm *now,
-                  uint64_t steps, struct buf *ret, struct err *e)
+static struct chat_choice choice_of(const struct openai_request *in)
 {
+    return (struct chat_choice){.nothing = in->tool_choice == TOOL_NONE,
+                                .something = in->tool_choice == TOOL_REQUIRED,
+                                .named = in->tool_choice == TOOL_NAMED ? in->named_tool : STR_NULL};
+}
+
+int prompt_make(const struct model *m, const struct openai_request *in,
+                const struct prompt_making *how, struct token_ids *ret, struct err *e)
+{
+    AUTO(text_pieces_done) struct text_pieces pieces = {0};
     struct chat_input chat = {.messages = in->messages,
                               .tools = in->tools,
                               .args = in->template_args,
-                              .now = now,
-                              .steps = steps,
+                              .now = how->now,
+                              .steps = how->steps,
                               .end = end_of(in),
-                              .calls_nothing = in->tool_choice == TOOL_NONE,
-                              .response_format = in->guided.response_format};
+                              .choice = choice_of(in),
+                              .response_format = in->guided.response_format,
+                              .pieces = &pieces};
+    int r = chat_render(m->chat, &chat, how->text, e);
 
-    return chat_render(m->chat, &chat, ret, e);
+    if (r < 0)
+        return r;
+    if (pieces.len)
+        return tokenizer_encode_pieces(m->tokenizer, how->scratch, buf_str(how->text), &pieces, ret,
+                                       e);
+    return prompt_encode(m, how->scratch, buf_str(how->text), ret, how->reuse, e);
 }
 
 int prompt_encode(const struct model *m, struct tokenizer_scratch *scratch, struct str text,

@@ -12,11 +12,19 @@
 #include "router/openai/chat_extras.h"
 #include "router/token/tokenizer.h"
 
-/* The text of a chat by the model's template, as chat_render() says. @now: local time, for templates;
- * @steps: of struct template_context. */
-MUST_CHECK int prompt_render(const struct model *m, const struct openai_request *in,
-                             const struct tm *now, uint64_t steps, struct buf *ret, struct err *e);
-/* Its tokens. *@reuse tells how many an earlier prompt gave, where the model keeps prompts. */
+/* All borrowed during the call. */
+struct prompt_making {
+    const struct tm *now; /* local time, for templates */
+    uint64_t steps;       /* of struct template_context */
+    struct tokenizer_scratch *scratch;
+    struct buf *text;           /* empty; what the prompt reads */
+    struct prompt_reuse *reuse; /* as below */
+};
+
+/* The prompt of a chat by the model's template, as chat_render() says, and its tokens. */
+MUST_CHECK int prompt_make(const struct model *m, const struct openai_request *in,
+                           const struct prompt_making *how, struct token_ids *ret, struct err *e);
+/* The tokens of a text. *@reuse tells how many an earlier prompt gave, where the model keeps prompts. */
 MUST_CHECK int prompt_encode(const struct model *m, struct tokenizer_scratch *scratch,
                              struct str text, struct token_ids *ret, struct prompt_reuse *reuse,
                              struct err *e);

@@ -175,15 +175,18 @@ static void make_prompt(void *arg)
         request_embed_tokenize(rq);
         return;
     }
-    if (rq->in.api == API_CHAT) {
-        rq->tokenize_r = prompt_render(rq->m, &rq->in, &rq->now, rq->in_pool ? 0 : LOOP_STEPS,
-                                       &rq->prompt_text, &rq->tokenize_error);
-        if (rq->tokenize_r < 0)
-            return;
-        text = buf_str(&rq->prompt_text);
+    if (rq->in.api != API_CHAT) {
+        rq->tokenize_r =
+            prompt_encode(rq->m, rq->scratch, text, &rq->prompt, &rq->reuse, &rq->tokenize_error);
+        return;
     }
-    rq->tokenize_r =
-        prompt_encode(rq->m, rq->scratch, text, &rq->prompt, &rq->reuse, &rq->tokenize_error);
+    rq->tokenize_r = prompt_make(rq->m, &rq->in,
+                                 &(struct prompt_making){.now = &rq->now,
+                                                         .steps = rq->in_pool ? 0 : LOOP_STEPS,
+                                                         .scratch = rq->scratch,
+                                                         .text = &rq->prompt_text,
+                                                         .reuse = &rq->reuse},
+                                 &rq->prompt, &rq->tokenize_error);
 }
 
 static void prompt_made(void *arg)

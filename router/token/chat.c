@@ -5,7 +5,6 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
-#include "router/token/chat_native.h"
 #include "router/token/chat_probe.h"
 
 /* A template and what it asks of messages. */
@@ -241,7 +240,7 @@ static int cut_to_message(const struct json *messages, struct buf *out, size_t b
 /* 1.x does not show tools that must not be called. */
 static const struct json *shown_tools(const struct chat *c, const struct chat_input *in)
 {
-    bool hides = in->calls_nothing && c->release == CHAT_OF_1;
+    bool hides = in->choice.nothing && c->release == CHAT_OF_1;
 
     return json_is_array(in->tools) && !hides ? in->tools : NULL;
 }
@@ -254,13 +253,21 @@ static int render_native(const struct chat *c, const struct chat_input *in, stru
     AUTO(json_free) struct json *messages = chat_known_messages(in->messages, c->release);
     AUTO(json_free) struct json *tools = shown ? chat_tools(shown, &rules) : NULL;
     AUTO(json_free) struct json *format = chat_response_format(in->response_format);
-    const struct chat_native_input native = {messages, json_len(tools) ? tools : NULL, format,
-                                             json_is_object(in->args) ? in->args : NULL};
+    AUTO(text_pieces_done) struct text_pieces pieces = {0};
+    const struct chat_native_input native = {.messages = messages,
+                                             .tools = json_len(tools) ? tools : NULL,
+                                             .response_format = format,
+                                             .args = json_is_object(in->args) ? in->args : NULL,
+                                             .choice = in->choice,
+                                             .ends_with_messages = in->end == CHAT_MESSAGES,
+                                             .pieces = in->pieces ? in->pieces : &pieces};
     size_t begin = out->len;
     int r = c->native(&native, out, e);
 
-    if (r < 0)
+    if (r < 0) {
         buf_truncate(out, begin);
+        text_pieces_done(native.pieces);
+    }
     return r;
 }
 

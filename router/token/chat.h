@@ -14,6 +14,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "router/token/chat_messages.h"
+#include "router/token/chat_native.h"
 #include "router/token/template.h"
 
 struct chat;
@@ -32,8 +33,9 @@ struct chat_input {
     const struct tm *now;    /* local time, for strftime_now(); may be NULL */
     uint64_t steps;          /* of struct template_context */
     enum chat_end end;
-    bool calls_nothing;         /* tool_choice is none */
+    struct chat_choice choice;
     struct str response_format; /* JSON object; only some models are told. STR_NULL = none */
+    struct text_pieces *pieces; /* empty; filled in where the prompt has any, see text_pieces.h */
 };
 
 /* What of a model says how its prompts are written, beside its template. */
@@ -58,7 +60,7 @@ DEFINE_CLEANUP(struct chat *, chat_free)
 
 /* Whether the template wants message content as arrays of parts (probed at load). */
 bool chat_wants_parts(const struct chat *c);
-/* Appends the prompt to @out, add_generation_prompt on unless @in->end says otherwise. Errors as
+/* Appends the prompt to @out, which is empty where pieces are asked for, add_generation_prompt on unless @in->end says otherwise. Errors as
  * template_render(), and -EINVAL when messages or tools have the wrong shape or the message to go
  * on with is not in the prompt. */
 MUST_CHECK int chat_render(const struct chat *c, const struct chat_input *in, struct buf *out,

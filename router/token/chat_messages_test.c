@@ -214,7 +214,7 @@ static void test_tools(void **state)
     assert_renders(source, CHAT_OF_0_9, in, "[]",
                    "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{},\"type\":"
                    "\"object\",\"z\":1},\"strict\":true},\"type\":\"function\"}]");
-    in.calls_nothing = true;
+    in.choice.nothing = true;
     assert_renders(source, CHAT_OF_1, in, "[]", "null");
     assert_renders("{{ tools | length }}", CHAT_OF_0_9, in, "[]", "1");
 }

@@ -34,6 +34,12 @@ static bool is_experimental(struct str name)
     return str_has(name, STR("exp"));
 }
 
+static bool is_kimi_k3(struct str name)
+{
+    return str_has(name, STR("kimi-k3")) || str_has(name, STR("kimi_k3")) ||
+           str_has(name, STR("kimik3"));
+}
+
 static chat_native_fn find_by_name(struct str name)
 {
     if (is_deepseek(name, STR("v4.1")))
@@ -42,7 +48,7 @@ static chat_native_fn find_by_name(struct str name)
         return deepseek_v4_put;
     if (str_has(name, STR("deepseek")) && str_has(name, STR("v3.2")) && !is_experimental(name))
         return deepseek_v32_put;
-    return NULL;
+    return is_kimi_k3(name) ? kimi_k3_put : NULL;
 }
 
 chat_native_fn chat_native_find(struct str model_type, struct str name)
@@ -61,5 +67,5 @@ chat_native_fn chat_native_find(struct str model_type, struct str name)
     /* V3.2-Exp has the type of V3.2 and a template of its own */
     if ((str_is(type, "deepseek_v32") || str_is(type, "deepseek_v3_2")) && !is_experimental(name))
         return deepseek_v32_put;
-    return NULL;
+    return str_is(type, "kimi_k3") ? kimi_k3_put : NULL;
 }

@@ -10,9 +10,16 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/str.h"
+#include "router/token/text_pieces.h"
 
 struct err;
 struct json;
+
+/* Whether tools must be called: the one of that name, any, none; else as the model likes. */
+struct chat_choice {
+    bool nothing, something; /* of the two and a name one at most */
+    struct str named;
+};
 
 /* All borrowed during the call. */
 struct chat_native_input {
@@ -20,6 +27,9 @@ struct chat_native_input {
     const struct json *tools;           /* chat_tools(), those shown; NULL or some */
     const struct json *response_format; /* with the members that the reference knows; NULL = none */
     const struct json *args;            /* of the template; may be NULL */
+    struct chat_choice choice;
+    bool ends_with_messages;    /* no answer is begun; some models' prompts always begin one */
+    struct text_pieces *pieces; /* filled in by models whose marks no client can write */
 };
 
 /* Appends the prompt, ready for the answer. -EINVAL: the model cannot be told that. */
@@ -31,3 +41,4 @@ chat_native_fn chat_native_find(struct str model_type, struct str name);
 int deepseek_v32_put(const struct chat_native_input *in, struct buf *out, struct err *e);
 int deepseek_v4_put(const struct chat_native_input *in, struct buf *out, struct err *e);
 int deepseek_v41_put(const struct chat_native_input *in, struct buf *out, struct err *e);
+int kimi_k3_put(const struct chat_native_input *in, struct buf *out, struct err *e);

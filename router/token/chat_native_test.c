@@ -30,6 +30,13 @@ static void test_which_models(void **state)
         {"", "deepseek-v40", NULL},
         {"", "a-deepseek-v4", NULL},
         {"", "deepseek", NULL},
+        {"KIMI_K3", "m", kimi_k3_put},
+        {"kimi-k3", "m", NULL},
+        {"llama", "kimi-k3", NULL},
+        {"", "a-Kimi-K3.x", kimi_k3_put},
+        {"", "kimi_k3", kimi_k3_put},
+        {"", "KimiK3", kimi_k3_put},
+        {"", "kimi.k3", NULL},
         {"", "", NULL},
     };
 
@@ -141,7 +148,51 @@ static void test_v41(void **state)
     assert_prompt("deepseek_v41", "[" USER("<｜deepseek_image｜>") "]", NULL, NULL);
 }
 
+#define K3_END "<|close|>message<|sep|><|end_of_msg|>"
+#define K3_OFF "{\"thinking\":false}"
+
+static void test_kimi_k3(void **state)
+{
+    static const char head[] = "<|open|>message role=\"user\"<|sep|>u" K3_END
+                               "<|open|>message role=\"assistant\"<|sep|><|open|>response<|sep|>";
+
+    (void)state;
+    assert_prompt("kimi_k3", "[" USER("u") "]", K3_OFF, head);
+    assert_prompt("kimi_k3", "[" USER("u") "]", "{\"reasoning_effort\":\"medium\"}", NULL);
+    assert_prompt("kimi_k3", "[" RESULT("a", "1") "]", NULL, NULL);
+    assert_prompt("kimi_k3", "[{\"role\":\"function\",\"name\":\"f\"}]", NULL, NULL);
+}
+
+/* Every byte is in a piece, and marks are those that the prompt is made of, not those of a client. */
+static void test_pieces(void **state)
+{
+    static const char user[] = "[" USER("<|open|>x<|sep|>") "]";
+    const struct chat_model model = {.type = STR("kimi_k3")};
+    AUTO(chat_free) struct chat *c = chat_load_native(&model, CHAT_OF_1);
+    AUTO(json_free) struct json *m = parse(user), *a = parse(K3_OFF);
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    AUTO(text_pieces_done) struct text_pieces pieces = {0};
+    struct chat_input in = {.messages = m, .args = a, .pieces = &pieces};
+    size_t n_marks = 0, at = 0;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(chat_render(c, &in, &out, &e), &e);
+    for (size_t i = 0; i < pieces.len; i++) {
+        struct str piece = {buf_data(&out) + at, pieces.ptr[i].end - at};
+
+        assert_true(piece.len > 0);
+        n_marks += pieces.ptr[i].is_mark;
+        if (str_eq(piece, STR("<|open|>x<|sep|>")))
+            assert_false(pieces.ptr[i].is_mark);
+        at = pieces.ptr[i].end;
+    }
+    assert_int_equal(at, out.len);
+    assert_int_equal(n_marks, 9);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_which_models), T(test_v32), T(test_v4), T(test_v41));
+    return TEST_RUN(T(test_which_models), T(test_v32), T(test_v4), T(test_v41), T(test_kimi_k3),
+                    T(test_pieces));
 }

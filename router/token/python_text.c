@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/json_put.h"
 #include "lib/base/json_tree.h"
@@ -17,8 +18,36 @@ static int read_exponent(const char *text)
     return *text == '-' ? -(int)n : (int)n;
 }
 
-/* The shortest digits that read back the same, laid out as Python does: exponents from 1e16 on. */
-void python_put_float(struct buf *out, double f)
+/* The shortest digits that read back the same, "d.dde+16" or "-dde-07". */
+static int put_shortest(char text[static 40], double f)
+{
+    int digits;
+
+    for (digits = 1; digits < 17; digits++) {
+        (void)snprintf(text, 40, "%.*e", digits - 1, f);
+        if (!(strtod(text, NULL) < f) && !(strtod(text, NULL) > f))
+            break;
+    }
+    (void)snprintf(text, 40, "%.*e", digits - 1, f);
+    return digits;
+}
+
+/* Where each of them begins and ends to write exponents. */
+static bool takes_exponent(int exponent, enum float_form form)
+{
+    return form != FLOAT_IN_FULL && (exponent >= 16 || exponent < (form == FLOAT_PYTHON ? -4 : -5));
+}
+
+static void put_with_exponent(struct buf *out, const char *text, int exponent, enum float_form form)
+{
+    if (form == FLOAT_PYTHON)
+        buf_put_cstr(out, text);
+    else
+        buf_printf(out, form == FLOAT_SERDE ? "%.*se%+d" : "%.*se%d",
+                   (int)(strchr(text, 'e') - text), text, exponent);
+}
+
+void text_put_float(struct buf *out, double f, enum float_form form)
 {
     char text[40];
     int digits, exponent;
@@ -28,15 +57,10 @@ void python_put_float(struct buf *out, double f)
         buf_put_cstr(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
         return;
     }
-    for (digits = 1; digits < 17; digits++) {
-        (void)snprintf(text, sizeof(text), "%.*e", digits - 1, f);
-        if (!(strtod(text, NULL) < f) && !(strtod(text, NULL) > f))
-            break;
-    }
-    (void)snprintf(text, sizeof(text), "%.*e", digits - 1, f);
+    digits = put_shortest(text, f);
     exponent = read_exponent(strchr(text, 'e') + 1);
-    if (exponent < -4 || exponent >= 16) {
-        buf_put_cstr(out, text);
+    if (takes_exponent(exponent, form)) {
+        put_with_exponent(out, text, exponent, form);
         return;
     }
     if (*d == '-')
@@ -55,6 +79,11 @@ void python_put_float(struct buf *out, double f)
         buf_put_char(out, '0');
 }
 
+void python_put_float(struct buf *out, double f)
+{
+    text_put_float(out, f, FLOAT_PYTHON);
+}
+
 static void put_quoted(struct buf *out, const char *text)
 {
     buf_put_char(out, '"');
@@ -62,30 +91,89 @@ static void put_quoted(struct buf *out, const char *text)
     buf_put_char(out, '"');
 }
 
-static void put_children(struct buf *out, const struct json *v)
+/* What stands between values, and how floats look. */
+struct json_form {
+    const char *comma, *colon;
+    enum float_form floats;
+    bool sorted;
+};
+
+static void put_value(struct buf *out, const struct json *v, const struct json_form *form);
+
+static void put_child(struct buf *out, const struct json *child, bool is_first,
+                      const struct json_form *form)
 {
-    JSON_FOREACH (child, v) {
-        if (child != json_first(v))
-            buf_put_cstr(out, ", ");
-        if (json_key(child)) {
-            put_quoted(out, json_key(child));
-            buf_put_cstr(out, ": ");
-        }
-        python_put_json(out, child);
+    if (!is_first)
+        buf_put_cstr(out, form->comma);
+    if (json_key(child)) {
+        put_quoted(out, json_key(child));
+        buf_put_cstr(out, form->colon);
     }
+    put_value(out, child, form);
 }
 
-void python_put_json(struct buf *out, const struct json *v)
+static int compare_keys(const void *a, const void *b)
+{
+    const struct json *const *left = a, *const *right = b;
+
+    return strcmp(json_key(*left), json_key(*right));
+}
+
+static void put_sorted(struct buf *out, const struct json *v, const struct json_form *form)
+{
+    const struct json **members = xcalloc(json_len(v) + 1, sizeof(*members));
+    size_t n = 0;
+
+    JSON_FOREACH (child, v)
+        members[n++] = child;
+    qsort(members, n, sizeof(*members), compare_keys);
+    for (size_t i = 0; i < n; i++)
+        put_child(out, members[i], i == 0, form);
+    free(members);
+}
+
+static void put_children(struct buf *out, const struct json *v, const struct json_form *form)
+{
+    if (form->sorted && json_is_object(v)) {
+        put_sorted(out, v, form);
+        return;
+    }
+    JSON_FOREACH (child, v)
+        put_child(out, child, child == json_first(v), form);
+}
+
+static void put_value(struct buf *out, const struct json *v, const struct json_form *form)
 {
     double f;
 
     if (json_is_object(v) || json_is_array(v)) {
         buf_put_char(out, json_is_object(v) ? '{' : '[');
-        put_children(out, v);
+        put_children(out, v, form);
         buf_put_char(out, json_is_object(v) ? '}' : ']');
     } else if (json_is_float(v) && json_f64(v, &f)) {
-        python_put_float(out, f);
+        text_put_float(out, f, form->floats);
     } else {
         json_print(v, out);
     }
+}
+
+void python_put_json(struct buf *out, const struct json *v)
+{
+    static const struct json_form form = {", ", ": ", FLOAT_PYTHON, false};
+
+    put_value(out, v, &form);
+}
+
+void serde_put_json(struct buf *out, const struct json *v)
+{
+    static const struct json_form form = {", ", ": ", FLOAT_SERDE, false};
+
+    put_value(out, v, &form);
+}
+
+void serde_put_sorted(struct buf *out, const struct json *v)
+{
+    static const struct json_form form = {",", ":", FLOAT_SERDE, true};
+
+    put_value(out, v, &form);
 }

@@ -71,8 +71,8 @@ static int llama_special(struct tokenizer *t, uint32_t base, struct err *e)
 }
 
 static const struct family FAMILIES[] = {
-    {" kimi kimi_k2 kimi_k25 kimi_linear deepseek_v3 ", SCAN_PATTERN_KIMI, false, kimi_special,
-     true},
+    {" kimi kimi_k2 kimi_k25 kimi_k3 kimi_linear deepseek_v3 ", SCAN_PATTERN_KIMI, false,
+     kimi_special, true},
     {" qwen ", SCAN_PATTERN_WORDS("\\p{N}"), true, qwen_special, false},
     {" llama ", SCAN_PATTERN_WORDS("\\p{N}{1,3}"), false, llama_special, false},
 };

@@ -7,6 +7,7 @@
 #include "lib/base/err.h"
 #include "router/token/regex.h"
 #include "router/token/sentencepiece.h"
+#include "router/token/text_pieces.h"
 #include "router/token/tokenizer_model.h"
 #include "router/token/utf8.h"
 #include "router/token/word_cache.h"
@@ -247,6 +248,24 @@ bool tokenizer_next_cut(const struct tokenizer *t, struct tokenizer_scratch *s, 
     return false;
 }
 
+/* Gives back memory that a long text needed; @r is how it went, @before where its ids begin. */
+static int end_encoding(struct tokenizer_scratch *s, struct str text, int r, size_t before,
+                        struct token_ids *out, struct err *e)
+{
+    if (text.len > KEEP_BELOW) {
+        normalize_work_done(&s->normalize);
+        split_work_done(&s->split);
+        bpe_work_done(&s->bpe);
+        unigram_work_done(&s->unigram);
+    }
+    if (r == 0 && !s->met_unknown)
+        return 0;
+    out->len = before;
+    if (r < 0)
+        return err_set(e, r, "text is too hard to split into words");
+    return err_set(e, -EINVAL, "text has something that the model has no token for");
+}
+
 int tokenizer_encode_part(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
                           size_t from, size_t to, struct token_ids *out, struct err *e)
 {
@@ -266,18 +285,7 @@ int tokenizer_encode_part(const struct tokenizer *t, struct tokenizer_scratch *s
             r = encode_piece(t, s, str_slice(text.ptr + piece.start, piece.end - piece.start),
                              piece.start == 0, out);
     }
-    if (text.len > KEEP_BELOW) {
-        normalize_work_done(&s->normalize);
-        split_work_done(&s->split);
-        bpe_work_done(&s->bpe);
-        unigram_work_done(&s->unigram);
-    }
-    if (r == 0 && !s->met_unknown)
-        return 0;
-    out->len = before;
-    if (r < 0)
-        return err_set(e, r, "text is too hard to split into words");
-    return err_set(e, -EINVAL, "text has something that the model has no token for");
+    return end_encoding(s, text, r, before, out, e);
 }
 
 int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
@@ -291,6 +299,41 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, str
     if (r == 0)
         tokenizer_shape_ids(t, out, before);
     return r;
+}
+
+/* One piece, in which no added token is looked for. */
+static int encode_literal(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                          bool at_start, struct token_ids *out)
+{
+    struct str normal;
+    int r = normalize_run(&t->normalize, &s->normalize, s->regex, text, at_start,
+                          (size_t)TOKENIZER_MAX_TEXT * 4, &normal);
+
+    return r < 0 || normal.len == 0 ? r : encode_plain(t, s, normal, at_start, out);
+}
+
+int tokenizer_encode_pieces(const struct tokenizer *t, struct tokenizer_scratch *s, struct str text,
+                            const struct text_pieces *pieces, struct token_ids *out, struct err *e)
+{
+    size_t before = out->len, from = 0;
+    int r = tokenizer_check(text, e);
+
+    if (r < 0)
+        return r;
+    assert(s->owner == t);
+    s->met_unknown = false;
+    for (size_t i = 0; i < pieces->len && from < text.len && r == 0; i++) {
+        size_t end = MIN(pieces->ptr[i].end, text.len); /* a prompt may have been cut off */
+        struct str piece = {text.ptr + from, end - from};
+        uint32_t id = pieces->ptr[i].is_mark ? vocab_find(&t->added, piece) : VOCAB_NONE;
+
+        if (id != VOCAB_NONE)
+            token_ids_push(out, id);
+        else
+            r = encode_literal(t, s, piece, from == 0, out);
+        from = end;
+    }
+    return end_encoding(s, text, r, before, out, e);
 }
 
 static void push_all(struct token_ids *out, const struct token_ids *ids)

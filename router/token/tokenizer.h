@@ -27,6 +27,7 @@
 struct err;
 struct tokenizer;
 struct tokenizer_scratch;
+struct text_pieces;
 
 enum {
     TOKENIZER_MAX_FILE = 64 << 20, /* bytes of tokenizer.json */
@@ -78,6 +79,12 @@ DEFINE_CLEANUP(struct tokenizer_scratch *, tokenizer_scratch_free)
  * UTF-8, -E2BIG when it is too long or too hard to split; @out is then as before. */
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s,
                                 struct str text, struct token_ids *out, struct err *e);
+
+/* The same for a text that falls into pieces (text_pieces.h), as far as it goes; a mark that is no token
+ * is text. Nothing is cut off or filled up. */
+MUST_CHECK int tokenizer_encode_pieces(const struct tokenizer *t, struct tokenizer_scratch *s,
+                                       struct str text, const struct text_pieces *pieces,
+                                       struct token_ids *out, struct err *e);
 
 /* The same for a text that is embedded, as 1.x does it: neither cut off nor filled up by the file, and
  * with @special between the tokens of the file's post-processor. -ENOTSUP: we cannot tell which. */

@@ -5,6 +5,7 @@
 
 #include "lib/base/test.h"
 #include "router/token/sample.h"
+#include "router/token/text_pieces.h"
 
 struct fixture {
     struct tokenizer *t;
@@ -109,6 +110,34 @@ static void test_added_tokens(void **state)
     assert_tokens(&f, "h <right>\n h", "h|\xc4\xa0|<right>|h");
     assert_tokens(&f, "xa bx", "x|a b|x");
     assert_tokens(&f, "<|s|", "<|||s||");
+    done(&f);
+}
+
+/* A mark is one where the prompt says so; a piece that was cut off is as long as the text. */
+static void test_pieces(void **state)
+{
+    static const char text[] = "<|s|><|s|>heh";
+    struct fixture f = open_sample(true, "null");
+    AUTO(text_pieces_done) struct text_pieces pieces = {0};
+    AUTO(token_ids_done) struct token_ids ids = {0}, plain = {0};
+    uint32_t mark;
+    struct err e;
+
+    (void)state;
+    assert_true(tokenizer_find(f.t, STR("<|s|>"), &mark));
+    text_pieces_add(&pieces, 5, true);
+    text_pieces_add(&pieces, 5, false);
+    text_pieces_add(&pieces, 10, false);
+    text_pieces_add(&pieces, 11, false);
+    text_pieces_add(&pieces, 99, true);
+    assert_int_equal(pieces.len, 4);
+    EXPECT_OK(tokenizer_encode_pieces(f.t, f.s, str_from(text), &pieces, &ids, &e), &e);
+    assert_true(ids.len > 4 && ids.ptr[0] == mark);
+    for (size_t i = 1; i < ids.len; i++)
+        assert_int_not_equal(ids.ptr[i], mark);
+    EXPECT_OK(tokenizer_encode(f.t, f.s, str_from(text), &plain, &e), &e);
+    assert_int_equal(plain.ptr[1], mark);
+    assert_int_equal(tokenizer_encode_pieces(f.t, f.s, STR("\xff"), &pieces, &ids, &e), -EILSEQ);
     done(&f);
 }
 
@@ -502,7 +531,7 @@ static void test_example_model(void **state)
 int main(void)
 {
     return TEST_RUN(
-        T(test_byte_level), T(test_byte_fallback), T(test_added_tokens),
+        T(test_byte_level), T(test_byte_fallback), T(test_added_tokens), T(test_pieces),
         T(test_special_tokens_can_be_skipped), T(test_decode_gives_whole_characters), T(test_nfc),
         T(test_bad_text_is_refused), T(test_long_word), T(test_refusals_name_the_field),
         T(test_refusals_of_affixes_and_decoders), T(test_end_of_word), T(test_ctc), T(test_scripts),
