@@ -170,6 +170,7 @@ static void make_prompt(void *arg)
 {
     struct request *rq = arg;
     struct str text = rq->in.prompt.text;
+    struct prompt_making how;
 
     if (rq->in.api == API_EMBEDDINGS) {
         request_embed_tokenize(rq);
@@ -180,13 +181,9 @@ static void make_prompt(void *arg)
             prompt_encode(rq->m, rq->scratch, text, &rq->prompt, &rq->reuse, &rq->tokenize_error);
         return;
     }
-    rq->tokenize_r = prompt_make(rq->m, &rq->in,
-                                 &(struct prompt_making){.now = &rq->now,
-                                                         .steps = rq->in_pool ? 0 : LOOP_STEPS,
-                                                         .scratch = rq->scratch,
-                                                         .text = &rq->prompt_text,
-                                                         .reuse = &rq->reuse},
-                                 &rq->prompt, &rq->tokenize_error);
+    how = (struct prompt_making){&rq->now, rq->in_pool ? 0 : LOOP_STEPS, rq->scratch,
+                                 &rq->prompt_text, &rq->reuse};
+    rq->tokenize_r = prompt_make(rq->m, &rq->in, &how, &rq->prompt, &rq->tokenize_error);
 }
 
 static void prompt_made(void *arg)

@@ -234,11 +234,14 @@ static void settle_call(struct reply *r, size_t n, size_t n_end)
 static bool call_on(struct reply *r, bool last)
 {
     /* The mark that begins it may look like one that ends it. */
-    size_t n = r->calls->end ? strlen(r->calls->begin) : 0;
+    struct str mark = str_from(r->calls->begin);
+    bool marked = mark.len && str_starts(buf_str(&r->held), mark), found = false;
+    size_t n = r->calls->end && marked ? mark.len : 0;
     struct str inside = str_skip(buf_str(&r->held), n);
-    bool found = false;
 
-    if (r->calls->end && r->calls->find_end)
+    if (r->calls->bare && !marked)
+        n = r->held.len; /* all of the answer, or none */
+    else if (r->calls->end && r->calls->find_end)
         n += r->calls->find_end(inside, &found);
     else if (r->calls->end)
         n += reply_find_mark(inside, r->calls->end, &found);
@@ -249,17 +252,21 @@ static bool call_on(struct reply *r, bool last)
     return found;
 }
 
-/* Content of models whose calls need no mark: all of it, when it begins as one does. False while
- * there are only blanks, which go with what follows. */
+/* Content of models whose calls need no mark, when it begins as one does. False while nobody can
+ * tell: blanks go with what follows. */
 static bool look_at_first(struct reply *r, struct str text)
 {
+    enum reply_bare bare = REPLY_BARE_NOT;
+
     text = str_trim(text);
-    if (!r->calls || r->said || (r->calls->begin && !r->calls->first))
+    if (!r->calls || r->said || (r->calls->begin && !r->calls->first && !r->calls->bare))
         return true;
-    if (text.len == 0)
+    if (r->calls->bare)
+        bare = reply_begins_bare(text);
+    if (text.len == 0 || bare == REPLY_BARE_PERHAPS)
         return false;
     r->said = true;
-    if (!r->calls->first || text.ptr[0] == r->calls->first)
+    if (r->calls->bare ? bare == REPLY_BARE : !r->calls->first || text.ptr[0] == r->calls->first)
         r->place = CALLING;
     return true;
 }

@@ -132,6 +132,16 @@ static bool read_json(struct str text, struct reply_found *f)
     return text.ptr[0] == '[' ? read_array(text, f) : read_object(text, f);
 }
 
+static bool read_mistral(struct str text, struct reply_found *f)
+{
+    static const struct str mark = {"[/TOOL_CALLS]", sizeof("[/TOOL_CALLS]") - 1};
+
+    text = str_trim(text);
+    if (text.len >= mark.len && str_eq(str_skip(text, text.len - mark.len), mark))
+        text = str_head(text, text.len - mark.len);
+    return read_json(text, f);
+}
+
 /* Several, with ";" between. */
 static bool read_json_list(struct str text, struct reply_found *f)
 {
@@ -482,20 +492,33 @@ const struct reply_calls REPLY_ANSWER_IS_ARGUMENTS = {.name = "", .read = read_a
 #define K3_BEGIN "<|open|>tools<|sep|>"
 #define K3_END "<|close|>tools<|sep|>"
 
+#define BARE_JSON .bare = true, .read = read_json
+
 const struct reply_calls REPLY_CALLS[] = {
-    {.name = "hermes", .begin = "<tool_call>", .end = "</tool_call>", .read = read_json},
-    {.name = "qwen25", .begin = "<tool_call>", .end = "</tool_call>", .read = read_json},
-    {.name = "nemotron_deci", .begin = "<TOOLCALL>", .end = "</TOOLCALL>", .read = read_json},
-    {.name = "default", .begin = "<TOOLCALL>", .end = "</TOOLCALL>", .read = read_json},
-    {.name = "llama3_json", .begin = "<|python_tag|>", .first = '{', .read = read_json_list},
+    {.name = "hermes", BARE_JSON, .begin = "<tool_call>", .end = "</tool_call>"},
+    {.name = "qwen25", BARE_JSON, .begin = "<tool_call>", .end = "</tool_call>"},
+    {.name = "nemotron_deci", BARE_JSON, .begin = "<TOOLCALL>", .end = "</TOOLCALL>"},
+    {.name = "default", BARE_JSON, .begin = "<TOOLCALL>", .end = "</TOOLCALL>"},
+    {.name = "llama3_json",
+     .begin = "<|python_tag|>",
+     .first = '{',
+     .end = "",
+     .read = read_json_list,
+     .find_end = reply_find_json_list_end},
     {.name = "mistral",
      .special = true,
+     .bare = true,
      .begin = "[TOOL_CALLS]",
-     .end = "[/TOOL_CALLS]",
-     .read = read_json},
-    {.name = "phi4", .begin = "functools", .read = read_json},
-    {.name = "jamba", .begin = "<tool_calls>", .end = "</tool_calls>", .read = read_json},
-    {.name = "pythonic", .first = '[', .read = read_python},
+     .end = "",
+     .read = read_mistral,
+     .find_end = reply_find_mistral_end},
+    {.name = "phi4", BARE_JSON, .begin = "functools", .end = "", .find_end = reply_find_json_end},
+    {.name = "jamba", BARE_JSON, .begin = "<tool_calls>", .end = "</tool_calls>"},
+    {.name = "pythonic",
+     .first = '[',
+     .end = "",
+     .read = read_python,
+     .find_end = reply_find_python_end},
     {.name = "qwen3_coder",
      .begin = "<tool_call>",
      .end = "</tool_call>",

@@ -25,10 +25,11 @@ struct reply_calls {
     const char *begin, *end; /* marks; begin NULL: the whole content, from a first character on */
     char first;              /* of such content; 0 = any */
     bool special;            /* its models write the marks as special tokens */
+    bool bare; /* an answer that is nothing but such JSON is a call without its marks */
     /* False when it is none. */
     bool (*read)(struct str text, struct reply_found *found);
-    /* As reply_find_mark(), where the mark that ends a call may stand in its texts; NULL = it may
-     * not. */
+    /* As reply_find_mark(), where the mark that ends a call may stand in its texts, or where @end is "",
+     * and the call ends by itself; NULL = the mark is its end wherever it stands. */
     size_t (*find_end)(struct str text, bool *ret_found);
     const struct reply_frame *frame;       /* around what is said besides */
     const struct harmony_dialect *dialect; /* a format of messages with headers, instead */
@@ -44,6 +45,16 @@ bool reply_take_to(struct str *rest, const char *mark, struct str *ret);
 bool reply_compact_json(struct str text, struct buf *ret);
 /* Bytes of @text before @mark, or before an end of @text that may become one; *ret_found. */
 size_t reply_find_mark(struct str text, const char *mark, bool *ret_found);
+
+/* Where calls end that no mark ends (reply_ends.c): JSON, several with ";" between, JSON and perhaps
+ * Mistral's mark, a Python list. */
+size_t reply_find_json_end(struct str text, bool *ret_found);
+size_t reply_find_json_list_end(struct str text, bool *ret_found);
+size_t reply_find_mistral_end(struct str text, bool *ret_found);
+size_t reply_find_python_end(struct str text, bool *ret_found);
+/* Whether an answer begins as a JSON call without its marks does. */
+enum reply_bare { REPLY_BARE_NOT, REPLY_BARE_PERHAPS, REPLY_BARE };
+enum reply_bare reply_begins_bare(struct str text);
 
 /* Arguments as elements with their names and values (reply_marked.c). */
 bool reply_read_elements(struct str text, struct reply_found *f);

@@ -169,7 +169,8 @@ static void print(struct jinja_run *run, struct jinja_value v, bool inner, int d
         put_int(out, v.i);
         break;
     case JINJA_V_FLOAT:
-        v.whole ? buf_printf(out, "%" PRIu64, v.whole) : python_put_float(out, v.f);
+        v.whole ? buf_printf(out, "%" PRIu64, v.whole)
+                : text_put_float(out, v.f, old ? FLOAT_IN_FULL : FLOAT_PYTHON);
         break;
     case JINJA_V_STR:
         print_str(run, v.s, inner, out);
@@ -335,7 +336,7 @@ static void json_float(struct printer *p, double f)
     if (isnan(f) || isinf(f))
         buf_put_cstr(p->out, isnan(f) ? "NaN" : f > 0 ? "Infinity" : "-Infinity");
     else
-        python_put_float(p->out, f);
+        text_put_float(p->out, f, p->run->old_prints ? FLOAT_OLD_SERDE : FLOAT_PYTHON);
 }
 
 static void json_value(struct printer *p, struct jinja_value v, int depth)
