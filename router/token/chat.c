@@ -26,10 +26,15 @@ struct chat {
 
 static int parse_side(const struct chat *c, struct side *s, struct str source, struct err *e)
 {
+    int r;
+
     s->template = template_free(s->template);
     buf_clear(&s->source);
     buf_put_str(&s->source, source);
-    return template_parse(&s->template, source, c->style, e);
+    r = template_parse(&s->template, source, c->style, e);
+    if (r == 0 && c->release == CHAT_OF_1)
+        template_take_undefined(s->template);
+    return r;
 }
 
 /* The reference of 0.9.0 drops every newline of a template file, and so its prompts depend on it. */

@@ -170,7 +170,10 @@ static void print(struct jinja_run *run, struct jinja_value v, bool inner, int d
         break;
     case JINJA_V_FLOAT:
         v.whole ? buf_printf(out, "%" PRIu64, v.whole)
-                : text_put_float(out, v.f, old ? FLOAT_IN_FULL : FLOAT_PYTHON);
+                : text_put_float(out, v.f,
+                                 !old    ? FLOAT_PYTHON
+                                 : inner ? FLOAT_DEBUG
+                                         : FLOAT_IN_FULL);
         break;
     case JINJA_V_STR:
         print_str(run, v.s, inner, out);
@@ -369,7 +372,7 @@ static void json_value(struct printer *p, struct jinja_value v, int depth)
         json_map(p, v, depth);
         break;
     case JINJA_V_UNDEFINED:
-        if (p->run->old_prints) {
+        if (p->run->old_prints || p->run->takes_undefined) {
             buf_put_cstr(p->out, "null");
             break;
         }

@@ -35,7 +35,9 @@ static int put_shortest(char text[static 40], double f)
 /* Where each of them begins and ends to write exponents. */
 static bool takes_exponent(int exponent, enum float_form form)
 {
-    return form != FLOAT_IN_FULL && (exponent >= 16 || exponent < (form == FLOAT_PYTHON ? -4 : -5));
+    int least = form == FLOAT_PYTHON || form == FLOAT_DEBUG ? -4 : -5;
+
+    return form != FLOAT_IN_FULL && (exponent >= 16 || exponent < least);
 }
 
 static void put_with_exponent(struct buf *out, const char *text, int exponent, enum float_form form)

@@ -14,6 +14,7 @@ enum float_form {
     FLOAT_PYTHON,    /* 1e+16, 1e-05 */
     FLOAT_SERDE,     /* 1e+16, 0.00001, 1e-6: serde_json in 1.x */
     FLOAT_OLD_SERDE, /* 1e16, 0.00001, 1e-6: in 0.9.0 */
+    FLOAT_DEBUG,     /* 1e16, 1e-5: Rust's, of values in values */
     FLOAT_IN_FULL,   /* 10000000000000000.0, 0.0000001 */
 };
 /* The shortest digits that read back the same. */

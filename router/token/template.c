@@ -11,6 +11,7 @@ struct template
     struct arena *a; /* owned; holds the source and the tree */
     struct jinja_node *body;
     enum template_style style;
+    bool takes_undefined;
 };
 
 const char *const TEMPLATE_STYLE_WORDS[] = {"transformers", "dynamo-0.9", NULL};
@@ -64,6 +65,11 @@ int template_parse(struct template **ret, struct str source, enum template_style
     return 0;
 }
 
+void template_take_undefined(struct template *t)
+{
+    t->takes_undefined = true;
+}
+
 struct template *template_free(struct template *t)
 {
     if (!t)
@@ -86,7 +92,8 @@ int template_render(const struct template *t, const struct template_context *in,
                             .max_steps = in->steps,
                             .line = 1,
                             .e = e,
-                            .old_prints = t->style == TEMPLATE_DYNAMO_0_9};
+                            .old_prints = t->style == TEMPLATE_DYNAMO_0_9,
+                            .takes_undefined = t->takes_undefined};
 
     jinja_exec(&run, t->body);
     if (run.r < 0) {
