@@ -132,14 +132,14 @@ static bool read_json(struct str text, struct reply_found *f)
     return text.ptr[0] == '[' ? read_array(text, f) : read_object(text, f);
 }
 
+/* Behind it the mark that ends it may stand, or a part of it where the answer was cut off. */
 static bool read_mistral(struct str text, struct reply_found *f)
 {
-    static const struct str mark = {"[/TOOL_CALLS]", sizeof("[/TOOL_CALLS]") - 1};
+    bool is_whole;
+    size_t n = reply_find_json_end(text, &is_whole);
+    struct str rest = str_trim(str_skip(text, n));
 
-    text = str_trim(text);
-    if (text.len >= mark.len && str_eq(str_skip(text, text.len - mark.len), mark))
-        text = str_head(text, text.len - mark.len);
-    return read_json(text, f);
+    return is_whole && str_starts(STR("[/TOOL_CALLS]"), rest) && read_json(str_head(text, n), f);
 }
 
 /* Several, with ";" between. */
