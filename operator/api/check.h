@@ -2,8 +2,8 @@
 /*
  * What a DynamoGraphDeployment or DynamoComponentDeployment must satisfy beyond its schema.
  *
- * Used by the reconcilers (reason ValidationFailed in status) and by the webhook. The words are
- * the reference's, which name the field by its path; all problems are found, not the first only.
+ * Used by the reconcilers (reason ValidationFailed in status). The words are those of the
+ * reference's webhook, which name the field by its path; all problems are found, not the first only.
  * Source: operator.md §1.1, 1.2, 3.3 and validation.jsonl. Pure.
  */
 #pragma once
@@ -31,13 +31,3 @@ char *problems_text(const struct problems *p) __attribute__((returns_nonnull));
 /* Appends what is wrong with the object as it stands. */
 void check_graph(const struct json *dgd, struct problems *out);
 void check_component(const struct json *dcd, struct problems *out);
-/*
- * Appends what the change from @old must not do. @user is the requester's name
- * ("system:serviceaccount:ns:name"); replicas of a service with a scaling adapter may only be
- * changed by the operator's and the planner's accounts.
- */
-void check_graph_update(const struct json *old, const struct json *dgd, const char *user,
-                        struct problems *out);
-void check_component_update(const struct json *old, const struct json *dcd, struct problems *out);
-/* Appends what is accepted but has no effect. */
-void check_graph_warnings(const struct json *dgd, struct problems *out);

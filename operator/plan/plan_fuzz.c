@@ -35,8 +35,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (json_parse(&dgd, str_slice(data, size), NULL) < 0)
         return 0;
     check_graph(dgd, &problems);
-    check_graph_update(dgd, dgd, "u", &problems);
-    check_graph_warnings(dgd, &problems);
     text = problems_text(&problems);
     set = graph_plan(&config, &inputs, dgd);
     for (size_t i = 0; i < set->n; i++) {
