@@ -173,12 +173,9 @@ static void make_ready(struct queue *q, struct item *it, uint64_t now)
     (void)pthread_cond_signal(&q->ready);
 }
 
+/* @it was being worked on until now, so it stands neither in a lane nor in the heap. */
 static void delay(struct queue *q, struct item *it, uint64_t due)
 {
-    if (list_linked(&it->lane) || (it->heap_place != NOT_DELAYED && it->due_ms <= due))
-        return;
-    if (it->heap_place != NOT_DELAYED)
-        heap_remove(q, it);
     it->due_ms = due;
     heap_insert(q, it);
     /* Whoever waits may wait too long now. */
@@ -201,31 +198,14 @@ void queue_add(struct queue *q, const char *ns, const char *name, bool urgent)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
-void queue_add_after(struct queue *q, const char *ns, const char *name, uint64_t delay_ms)
-{
-    struct item *it;
-
-    (void)pthread_mutex_lock(&q->lock);
-    it = need_item(q, ns, name);
-    delay(q, it, q->now_ms() + delay_ms);
-    (void)pthread_mutex_unlock(&q->lock);
-}
-
 /* With the lock held: moves what is due to its lane, takes the next of a lane. */
 static struct item *take_ready(struct queue *q, uint64_t now)
 {
     bool urgent;
     struct item *it;
 
-    while (q->n_heap && q->heap[1]->due_ms <= now) {
-        it = q->heap[1];
-        if (it->working) {
-            heap_remove(q, it);
-            it->dirty = true;
-        } else {
-            make_ready(q, it, now);
-        }
-    }
+    while (q->n_heap && q->heap[1]->due_ms <= now)
+        make_ready(q, q->heap[1], now);
     urgent = !list_empty(&q->lanes[1]);
     if (urgent && q->urgent_run >= QUEUE_URGENT_RUN && !list_empty(&q->lanes[0]))
         urgent = false;

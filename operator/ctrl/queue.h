@@ -32,8 +32,6 @@ struct queue *queue_free(struct queue *q);
 DEFINE_CLEANUP(struct queue *, queue_free)
 
 void queue_add(struct queue *q, const char *ns, const char *name, bool urgent);
-/* Ready after @delay_ms, unless it is earlier for another reason. */
-void queue_add_after(struct queue *q, const char *ns, const char *name, uint64_t delay_ms);
 
 /* Waits for a key; NULL once queue_stop() was called. */
 const struct queue_key *queue_take(struct queue *q);
@@ -43,7 +41,7 @@ const struct queue_key *queue_try(struct queue *q);
 enum queue_outcome {
     QUEUE_OK,    /* forget its failures */
     QUEUE_RETRY, /* again after its back-off, which is at most @delay_ms (0 = no other limit) */
-    QUEUE_AFTER, /* again after @delay_ms; no failure */
+    QUEUE_AFTER, /* again after @delay_ms, unless it is added before; no failure */
 };
 /* Ends the work on a key; @key is dead afterwards. */
 void queue_done(struct queue *q, const struct queue_key *key, enum queue_outcome outcome,
