@@ -212,15 +212,6 @@ int kube_get(struct kube_client *c, const struct kube_kind *k, const char *ns, c
     return call(c, "GET", NULL, NULL, ret, e);
 }
 
-int kube_list(struct kube_client *c, const struct kube_kind *k, const char *ns,
-              const char *selector, struct json **ret, struct err *e)
-{
-    start_url(c, &c->one);
-    kube_path(&c->one.url, k, ns, NULL, NULL);
-    kube_url_param(&c->one.url, "labelSelector", selector);
-    return call(c, "GET", NULL, NULL, ret, e);
-}
-
 static void creation_tell(struct kube_creation *at)
 {
     if (at->done)
@@ -323,19 +314,4 @@ int kube_delete(struct kube_client *c, const struct kube_kind *k, const char *ns
     if (uid)
         (void)json_set_cstr(json_need_object(options, "preconditions"), "uid", uid);
     return call(c, "DELETE", TYPE_JSON, options, NULL, e);
-}
-
-int kube_has_group(struct kube_client *c, const char *group, struct err *e)
-{
-    int r;
-
-    start_url(c, &c->one);
-    buf_put_cstr(&c->one.url, "/apis");
-    kube_url_segment(&c->one.url, group);
-    r = call(c, "GET", NULL, NULL, NULL, e);
-    if (r == KUBE_NOT_FOUND)
-        return 0;
-    if (r == 0)
-        return 1;
-    return r < 0 ? r : -EACCES;
 }

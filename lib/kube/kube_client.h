@@ -14,13 +14,12 @@
 
 struct kube_client;
 
-/* A resource type. Static tables of them stand in kube_kinds.h. */
+/* A namespaced resource type. Static tables of them stand in kube_kinds.h. */
 struct kube_kind {
     const char *group; /* "" = core */
     const char *version;
     const char *kind;
     const char *plural;
-    bool cluster_scoped;
 };
 
 enum {
@@ -44,9 +43,6 @@ void kube_client_observe(struct kube_client *c,
 /* @ret may be NULL in the writing calls when the stored object is of no interest. */
 MUST_CHECK int kube_get(struct kube_client *c, const struct kube_kind *k, const char *ns,
                         const char *name, struct json **ret, struct err *e);
-/* Whole list object; @selector "a=b,c" or NULL; @ns NULL = all namespaces. */
-MUST_CHECK int kube_list(struct kube_client *c, const struct kube_kind *k, const char *ns,
-                         const char *selector, struct json **ret, struct err *e);
 MUST_CHECK int kube_create(struct kube_client *c, const struct kube_kind *k,
                            const struct json *object, struct json **ret, struct err *e);
 /* One of several objects that are created together. */
@@ -75,8 +71,6 @@ MUST_CHECK int kube_patch(struct kube_client *c, const struct kube_kind *k, cons
 /* Background propagation; @uid (may be NULL) as precondition. */
 MUST_CHECK int kube_delete(struct kube_client *c, const struct kube_kind *k, const char *ns,
                            const char *name, const char *uid, struct err *e);
-/* Whether the API server serves the group ("grove.io"); 0 = no, 1 = yes. */
-MUST_CHECK int kube_has_group(struct kube_client *c, const char *group, struct err *e);
 /* "/apis/nvidia.com/v1alpha1/namespaces/ns/dynamographdeployments/name/sub?query" into @out. */
 void kube_path(struct buf *out, const struct kube_kind *k, const char *ns, const char *name,
                const char *subresource);

@@ -43,7 +43,7 @@ void kube_path(struct buf *out, const struct kube_kind *k, const char *ns, const
         buf_printf(out, "/apis/%s/%s", k->group, k->version);
     else
         buf_printf(out, "/api/%s", k->version);
-    if (ns && !k->cluster_scoped) {
+    if (ns) {
         buf_put_cstr(out, "/namespaces");
         kube_url_segment(out, ns);
     }

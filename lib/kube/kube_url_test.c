@@ -6,7 +6,6 @@
 
 static void test_paths(void **state)
 {
-    static const struct kube_kind core = {"", "v1", "Node", "nodes", true};
     static const struct {
         const struct kube_kind *kind;
         const char *ns, *name, *subresource, *want;
@@ -15,7 +14,6 @@ static void test_paths(void **state)
         {&KIND_POD, NULL, NULL, NULL, "/api/v1/pods"},
         {&KIND_DGD, "ns", "g.h", "status",
          "/apis/nvidia.com/v1alpha1/namespaces/ns/dynamographdeployments/g.h/status"},
-        {&core, "ns", "n", NULL, "/api/v1/nodes/n"},
         /* A name stays one segment, whatever a user writes. */
         {&KIND_PVC, "ns", "../secrets", NULL,
          "/api/v1/namespaces/ns/persistentvolumeclaims/..%2Fsecrets"},

@@ -32,8 +32,7 @@ struct json *object_new(const struct kube_kind *kind, const char *ns, const char
     json_set_cstr(object, "kind", kind->kind);
     metadata = json_set(object, "metadata", json_new_object());
     json_set_cstr(metadata, "name", name);
-    if (!kind->cluster_scoped)
-        json_set_cstr(metadata, "namespace", ns);
+    json_set_cstr(metadata, "namespace", ns);
     return object;
 }
 
