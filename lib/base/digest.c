@@ -127,7 +127,7 @@ bool base64_decode(struct buf *out, struct str text)
     return true;
 }
 
-void random_bytes(void *out, size_t n)
+static void random_bytes(void *out, size_t n)
 {
     uint8_t *at = out;
 

@@ -30,7 +30,6 @@ uint64_t digest_siphash13(struct str data);
 void base64_encode(struct buf *out, struct str data);
 MUST_CHECK bool base64_decode(struct buf *out, struct str text);
 /* From the kernel; aborts if it has none. Not for pure folders. */
-void random_bytes(void *out, size_t n);
 uint64_t random_u64(void);
 /* Version 4, lower case, NUL-terminated. */
 void random_uuid(char ret_text[UUID_TEXT_SIZE]);

@@ -573,11 +573,6 @@ struct json *json_new_f64(double v)
     return isfinite(v) ? JSON(need(cJSON_CreateNumber(v))) : json_new_null();
 }
 
-struct json *json_new_bool(bool v)
-{
-    return JSON(need(cJSON_CreateBool(v)));
-}
-
 struct json *json_new_null(void)
 {
     return JSON(need(cJSON_CreateNull()));
@@ -632,7 +627,7 @@ struct json *json_set_i64(struct json *object, const char *key, int64_t v)
 
 struct json *json_set_bool(struct json *object, const char *key, bool v)
 {
-    return json_set(object, key, json_new_bool(v));
+    return json_set(object, key, JSON(need(cJSON_CreateBool(v))));
 }
 
 struct json *json_need_object(struct json *object, const char *key)
@@ -733,44 +728,4 @@ bool json_equal(const struct json *a, const struct json *b)
 bool json_contains(const struct json *whole, const struct json *part)
 {
     return matches(whole, part, false);
-}
-
-/* Gives @node the value of @value, which it consumes; place and name stay. */
-static void become(cJSON *node, cJSON *value)
-{
-    cJSON old = *node;
-
-    node->type = value->type;
-    node->child = value->child;
-    node->valuestring = value->valuestring;
-    node->valueint = value->valueint;
-    node->valuedouble = value->valuedouble;
-    value->type = old.type;
-    value->child = old.child;
-    value->valuestring = old.valuestring;
-    cJSON_Delete(value);
-}
-
-void json_merge_patch(struct json *target, const struct json *patch)
-{
-    if (!patch)
-        return;
-    if (!json_is_object(patch)) {
-        become(NODE(target), NODE(json_dup(patch)));
-        return;
-    }
-    if (!json_is_object(target))
-        become(NODE(target), NODE(json_new_object()));
-
-    JSON_FOREACH (member, patch) {
-        const char *key = json_key(member);
-        struct json *old = json_get(target, key);
-
-        if (json_is_null(member))
-            json_del(target, key);
-        else if (json_is_object(member) || old)
-            json_merge_patch(old ? old : json_set(target, key, json_new_object()), member);
-        else
-            (void)json_set(target, key, json_dup(member));
-    }
 }

@@ -94,7 +94,6 @@ struct json *json_new_str(struct str s) __attribute__((returns_nonnull));
 struct json *json_new_cstr(const char *s) __attribute__((returns_nonnull));
 struct json *json_new_i64(int64_t v) __attribute__((returns_nonnull)); /* |v| <= 2^53 */
 struct json *json_new_f64(double v) __attribute__((returns_nonnull));  /* nan and inf become null */
-struct json *json_new_bool(bool v) __attribute__((returns_nonnull));
 struct json *json_new_null(void) __attribute__((returns_nonnull));
 struct json *json_dup(const struct json *v); /* NULL in, NULL out */
 
@@ -119,5 +118,3 @@ bool json_equal(const struct json *a, const struct json *b);
  * length, scalars equal. How drift from a desired object is seen under API-server defaults.
  */
 bool json_contains(const struct json *whole, const struct json *part);
-/* RFC 7396 applied in place. */
-void json_merge_patch(struct json *target, const struct json *patch);

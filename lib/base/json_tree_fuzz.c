@@ -44,7 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(v, buf_str(&out));
 
     copy = json_dup(v);
-    json_merge_patch(copy, v); /* only drops members that are null */
-    json_merge_patch(copy, v);
+    assert(json_equal(copy, v));
     return 0;
 }

@@ -266,39 +266,6 @@ static void test_equal_and_contains(void **state)
     assert_true(json_contains(NULL, NULL));
 }
 
-/* The examples of RFC 7396, appendix A. */
-static void test_merge_patch(void **state)
-{
-    static const struct {
-        const char *target, *patch, *want;
-    } cases[] = {
-        {"{\"a\":\"b\"}", "{\"a\":\"c\"}", "{\"a\":\"c\"}"},
-        {"{\"a\":\"b\"}", "{\"b\":\"c\"}", "{\"a\":\"b\",\"b\":\"c\"}"},
-        {"{\"a\":\"b\"}", "{\"a\":null}", "{}"},
-        {"{\"a\":\"b\",\"b\":\"c\"}", "{\"a\":null}", "{\"b\":\"c\"}"},
-        {"{\"a\":[\"b\"]}", "{\"a\":\"c\"}", "{\"a\":\"c\"}"},
-        {"{\"a\":\"c\"}", "{\"a\":[\"b\"]}", "{\"a\":[\"b\"]}"},
-        {"{\"a\":{\"b\":\"c\"}}", "{\"a\":{\"b\":\"d\",\"c\":null}}", "{\"a\":{\"b\":\"d\"}}"},
-        {"{\"a\":[{\"b\":\"c\"}]}", "{\"a\":[1]}", "{\"a\":[1]}"},
-        {"[\"a\",\"b\"]", "[\"c\",\"d\"]", "[\"c\",\"d\"]"},
-        {"{\"a\":\"b\"}", "[\"c\"]", "[\"c\"]"},
-        {"{\"a\":\"foo\"}", "null", "null"},
-        {"{\"a\":\"foo\"}", "\"bar\"", "\"bar\""},
-        {"{\"e\":null}", "{\"a\":1}", "{\"e\":null,\"a\":1}"},
-        {"[1,2]", "{\"a\":\"b\",\"c\":null}", "{\"a\":\"b\"}"},
-        {"{}", "{\"a\":{\"bb\":{\"ccc\":null}}}", "{\"a\":{\"bb\":{}}}"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        AUTO(json_free) struct json *target = parse(cases[i].target);
-        AUTO(json_free) struct json *patch = parse(cases[i].patch);
-
-        json_merge_patch(target, patch);
-        assert_prints(target, cases[i].want);
-    }
-}
-
 static void test_unrepresentable_numbers_become_null(void **state)
 {
     AUTO(json_free) struct json *list = json_new_array();
@@ -446,7 +413,7 @@ int main(void)
                     T(test_depth_is_limited), T(test_getters_find_what_is_there),
                     T(test_getters_find_nothing_quietly), T(test_build_and_edit),
                     T(test_dup_is_independent), T(test_sorted_print), T(test_equal_and_contains),
-                    T(test_merge_patch), T(test_wide_integers), T(test_names_that_come_again),
+                    T(test_wide_integers), T(test_names_that_come_again),
                     T(test_trees_of_a_scanner), T(test_unrepresentable_numbers_become_null),
                     T(test_random_trees_parse_and_print_as_cjson_does));
 }

@@ -132,8 +132,3 @@ bool map64_next(const struct map64 *m, size_t *at, uint64_t *ret_key, uint64_t *
     }
     return false;
 }
-
-size_t map64_bytes(const struct map64 *m)
-{
-    return m->cap * (sizeof(*m->slots) + 1);
-}

@@ -36,7 +36,6 @@ uint64_t *map64_put(struct map64 *m, uint64_t key, bool *ret_new);
 bool map64_remove(struct map64 *m, uint64_t key, uint64_t *ret_value);
 /* Iteration in slot order: start with *at = 0. No changes meanwhile. */
 bool map64_next(const struct map64 *m, size_t *at, uint64_t *ret_key, uint64_t *ret_value);
-size_t map64_bytes(const struct map64 *m);
 
 static inline void *map64_find_ptr(const struct map64 *m, uint64_t key)
 {

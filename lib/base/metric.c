@@ -247,7 +247,7 @@ double metric_value(const struct metric *m)
     return (double)n;
 }
 
-double metric_sum(const struct metric *m)
+static double metric_sum(const struct metric *m)
 {
     return double_of(atomic_load_explicit(&m->value_bits, memory_order_relaxed));
 }

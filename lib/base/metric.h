@@ -51,7 +51,6 @@ void metric_add(struct metric *m, double delta); /* counters: delta >= 0 */
 void metric_set(struct metric *m, double value); /* gauges */
 void metric_observe(struct metric *m, double value);
 double metric_value(const struct metric *m); /* histograms: the count */
-double metric_sum(const struct metric *m);   /* histograms */
 
 void metric_print(struct metric_registry *r, struct buf *out);
 /*
