@@ -31,7 +31,8 @@ struct nats_js {
 
 /* --- answers -------------------------------------------------------------------------------------- */
 
-int js_error_parse(struct str json, char *ret_why, size_t size)
+/* Writes the code and text of an answer's "error" member; 0 when it has none. */
+static int js_error_parse(struct str json, char *ret_why, size_t size)
 {
     struct str error = json_pull_member(json, "error");
     struct str text = json_pull_member(error, "description");

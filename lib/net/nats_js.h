@@ -38,5 +38,3 @@ DEFINE_CLEANUP(struct nats_js *, nats_js_free)
 void nats_js_ask(struct nats_js *js, const struct nats_outgoing *out, js_fn fn, void *arg);
 /* Forgets all questions of @arg. */
 void nats_js_forget(struct nats_js *js, const void *arg);
-/* Writes the code and text of an answer's "error" member; 0 when it has none. Pure. */
-int js_error_parse(struct str json, char *ret_why, size_t size);

@@ -30,25 +30,6 @@ static size_t line_length(struct str s)
     return str_index(str_head(s, lf), '\r');
 }
 
-void sse_put_event(struct buf *out, const char *event, struct str comment)
-{
-    buf_put_cstr(out, "event: ");
-    buf_put_cstr(out, event);
-    buf_put_char(out, '\n');
-    for (;;) {
-        size_t n = line_length(comment);
-        bool last = n == comment.len;
-
-        buf_put_cstr(out, ": ");
-        buf_put_str(out, str_head(comment, n));
-        buf_put_char(out, '\n');
-        if (last)
-            break;
-        comment = str_skip(comment, str_starts(str_skip(comment, n), STR("\r\n")) ? n + 2 : n + 1);
-    }
-    buf_put_char(out, '\n');
-}
-
 /* Lines joined by \n; an empty first line counts. */
 struct joined {
     struct buf text;

@@ -13,8 +13,6 @@
 void sse_put_data(struct buf *out, struct str data);
 /* The same behind "event: <event>\n", unless that is empty; nor must it hold a line break. */
 void sse_put_named(struct buf *out, struct str event, struct str data);
-/* "event: <event>\n: <comment>\n\n"; every line of @comment becomes a comment line. */
-void sse_put_event(struct buf *out, const char *event, struct str comment);
 
 struct sse_event {
     struct str event;   /* empty = message */
