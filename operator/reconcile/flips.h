@@ -16,7 +16,6 @@
 #include "operator/reconcile/reconcile.h"
 
 /* Beside PLAN_ROUTING_GENERATION: the mode in force, and why that generation was refused, if it was. */
-#define FLIP_MODE "commutator.dev/routing-mode"
 #define FLIP_ERROR "commutator.dev/routing-error"
 
 struct flips;
