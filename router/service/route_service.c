@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "router/service/route_service.h"
-
+/*
+ * The stand-alone router (router.md §6.2, 8.1): registers {ns}.router.generate, which routes and
+ * streams, and {ns}.router.best_worker_id, which only selects; follows the workers of one endpoint
+ * and their KV events.
+ *
+ * Workers are known by their model cards, as in the frontend; the block size is an option, as in
+ * the reference. One loop thread.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -480,30 +486,41 @@ static void start_shared(struct route_service *s)
     shared_cache_warn(&c->route, NULL);
 }
 
-int route_service_start(struct route_service **ret, struct loop *l, const struct route_options *o,
-                        struct err *e)
+static void init_pool(struct route_service *s)
 {
-    AUTO(route_service_free) struct route_service *s = xcalloc(1, sizeof(*s));
-    struct explain_conf explain;
-    int r;
+    const struct route_options *o = s->o;
 
-    s->loop = l;
-    s->o = o;
-    s->pool.loop = l;
     s->pool.scheduler = scheduler_new((uint32_t)o->block_size, &o->base.route);
     s->pool.track_output_blocks = o->base.route.track_output_blocks;
     s->pool.migration_limit = o->base.migration_limit;
     s->pool.migration_tokens_max = o->base.migration_tokens_max;
     s->pool.ended = on_ended;
     s->pool.arg = s;
-    list_init(&s->pool.streams);
-    drain_init(&s->drain, l, &LG, &s->pool.n_streams, cut, s);
-    init_metrics(s);
-    start_shared(s);
     s->pool.model = o->component;
     s->pool.ns = o->worker_ns;
     s->pool.own_ns = o->ns;
     s->pool.tracer = &s->tracer;
+}
+
+/* --- program ---------------------------------------------------------------------------------- */
+
+static int program_start(void *state, struct loop *l, void *conf, struct err *e)
+{
+    struct route_service *s = state;
+    const struct route_options *o = conf;
+    struct explain_conf explain;
+    int r;
+
+    s->loop = s->pool.loop = l;
+    s->o = o;
+    list_init(&s->pool.streams);
+    drain_init(&s->drain, l, &LG, &s->pool.n_streams, cut, s);
+    r = route_options_derive(conf, e);
+    if (r < 0)
+        return r;
+    init_pool(s);
+    init_metrics(s);
+    start_shared(s);
     explain = explain_conf_of(&o->base, l, s->metrics);
     r = explain_new(&s->pool.explain, &explain, e);
     if (r == 0)
@@ -530,25 +547,25 @@ int route_service_start(struct route_service **ret, struct loop *l, const struct
              LOG_STR("workers", o->endpoint_text), LOG_U64("block_size", o->block_size),
              LOG_BOOL("kv_events", s->events != NULL),
              LOG_U64("system_port", s->system ? system_server_port(s->system) : 0));
-    *ret = TAKE(s);
     return 0;
 }
 
-void route_service_stop(struct route_service *s, loop_fn stopped, void *arg)
+static void program_stop(void *state, loop_fn stopped, void *arg)
 {
+    struct route_service *s = state;
+
     if (!drain_begin(&s->drain, s->o->base.drain_ms, stopped, arg))
         return;
     withdraw_endpoints(s);
     indexes_withdraw(s->indexes);
 }
 
-struct route_service *route_service_free(struct route_service *s)
+static void program_done(void *state)
 {
+    struct route_service *s = state;
     uint64_t id, address;
     size_t at = 0;
 
-    if (!s)
-        return NULL;
     drain_forget(&s->drain); /* what is cut below drains nothing */
     route_streams_abort(&s->pool);
     span_export_free(s->tracer.export);
@@ -577,32 +594,6 @@ struct route_service *route_service_free(struct route_service *s)
     for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++)
         free(s->addresses[i]);
     metric_registry_free(s->metrics);
-    free(s);
-    return NULL;
-}
-
-/* --- program ---------------------------------------------------------------------------------- */
-
-struct route_program {
-    struct route_service *service;
-};
-
-static int program_start(void *state, struct loop *l, void *conf, struct err *e)
-{
-    struct route_program *p = state;
-    int r = route_options_derive(conf, e);
-
-    return r < 0 ? r : route_service_start(&p->service, l, conf, e);
-}
-
-static void program_stop(void *state, loop_fn stopped, void *arg)
-{
-    route_service_stop(((struct route_program *)state)->service, stopped, arg);
-}
-
-static void program_done(void *state)
-{
-    route_service_free(((struct route_program *)state)->service);
 }
 
 static void program_conf_done(void *conf)
@@ -615,7 +606,7 @@ const struct service_program ROUTE_PROGRAM = {
     .summary = "routes requests of other components to the workers of an endpoint",
     .spec = route_options_spec,
     .conf_size = sizeof(struct route_options),
-    .state_size = sizeof(struct route_program),
+    .state_size = sizeof(struct route_service),
     .start = program_start,
     .stop = program_stop,
     .done = program_done,
