@@ -123,25 +123,18 @@ static void models(struct http_exchange *x, void *arg)
     struct json_put j = json_put_on(&body);
 
     json_put_object(&j);
-    json_put_key(&j, "object");
-    json_put_cstr(&j, "list");
+    json_put_member_cstr(&j, "object", "list");
     json_put_key(&j, "data");
     json_put_array(&j);
     json_put_object(&j);
-    json_put_key(&j, "id");
-    json_put_cstr(&j, s->name);
-    json_put_key(&j, "object");
-    json_put_cstr(&j, "model");
-    json_put_key(&j, "created");
-    json_put_u64(&j, clock_wall_ms() / 1000);
-    json_put_key(&j, "owned_by");
-    json_put_cstr(&j, "vllm");
-    json_put_key(&j, "root");
-    json_put_cstr(&j, s->root);
+    json_put_member_cstr(&j, "id", s->name);
+    json_put_member_cstr(&j, "object", "model");
+    json_put_member_u64(&j, "created", clock_wall_ms() / 1000);
+    json_put_member_cstr(&j, "owned_by", "vllm");
+    json_put_member_cstr(&j, "root", s->root);
     json_put_key(&j, "parent");
     json_put_null(&j);
-    json_put_key(&j, "max_model_len");
-    json_put_u64(&j, s->context_length);
+    json_put_member_u64(&j, "max_model_len", s->context_length);
     json_put_object_end(&j);
     json_put_array_end(&j);
     json_put_object_end(&j);
@@ -155,10 +148,8 @@ static void put_tokens(const struct openai_server *s, struct http_exchange *x,
     struct json_put j = json_put_on(&body);
 
     json_put_object(&j);
-    json_put_key(&j, "count");
-    json_put_u64(&j, ids->len);
-    json_put_key(&j, "max_model_len");
-    json_put_u64(&j, s->context_length);
+    json_put_member_u64(&j, "count", ids->len);
+    json_put_member_u64(&j, "max_model_len", s->context_length);
     json_put_key(&j, "tokens");
     json_put_array(&j);
     for (size_t i = 0; i < ids->len; i++)

@@ -101,6 +101,30 @@ void json_put_key(struct json_put *j, const char *key)
     json_put_key_str(j, str_from(key));
 }
 
+void json_put_member_u64(struct json_put *j, const char *key, uint64_t v)
+{
+    json_put_key(j, key);
+    json_put_u64(j, v);
+}
+
+void json_put_member_str(struct json_put *j, const char *key, struct str s)
+{
+    json_put_key(j, key);
+    json_put_str(j, s);
+}
+
+void json_put_member_cstr(struct json_put *j, const char *key, const char *s)
+{
+    json_put_key(j, key);
+    json_put_cstr(j, s);
+}
+
+void json_put_member_bool(struct json_put *j, const char *key, bool v)
+{
+    json_put_key(j, key);
+    json_put_bool(j, v);
+}
+
 void json_put_key_str(struct json_put *j, struct str key)
 {
     json_put_str(j, key);

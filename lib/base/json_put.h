@@ -5,7 +5,7 @@
  *
  *     struct json_put j = json_put_on(&out);
  *     json_put_object(&j);
- *     json_put_key(&j, "id"); json_put_u64(&j, id);
+ *     json_put_member_u64(&j, "id", id);
  *     json_put_object_end(&j);
  */
 #pragma once
@@ -41,6 +41,11 @@ void json_put_u32_array(struct json_put *j, const uint32_t *v, size_t n);
 void json_put_f64(struct json_put *j, double v);
 void json_put_bool(struct json_put *j, bool v);
 void json_put_null(struct json_put *j);
+/* A key and its value. */
+void json_put_member_u64(struct json_put *j, const char *key, uint64_t v);
+void json_put_member_str(struct json_put *j, const char *key, struct str s);
+void json_put_member_cstr(struct json_put *j, const char *key, const char *s); /* NULL: null */
+void json_put_member_bool(struct json_put *j, const char *key, bool v);
 /* A value that is JSON already. */
 void json_put_raw(struct json_put *j, struct str json);
 /* Only the escaped characters, without quotes. */

@@ -32,8 +32,7 @@ static void test_nesting_puts_commas_between_values_only(void **state)
     json_put_bool(&j, true);
     json_put_key(&j, "raw");
     json_put_raw(&j, STR("[1,2]"));
-    json_put_key(&j, "none");
-    json_put_cstr(&j, NULL);
+    json_put_member_cstr(&j, "none", NULL);
     json_put_object_end(&j);
     assert_text(&out, "{\"a\":[1,[],{},null],\"b\\\"c\":true,\"raw\":[1,2],\"none\":null}");
 }

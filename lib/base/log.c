@@ -257,12 +257,9 @@ static void put_json_line(struct buf *out, const struct log_target *t, enum log_
     put_time(out);
     buf_put_char(out, '"');
     j.comma = true;
-    json_put_key(&j, "level");
-    json_put_cstr(&j, LEVELS[level].shown);
-    json_put_key(&j, "target");
-    json_put_cstr(&j, t->name);
-    json_put_key(&j, "message");
-    json_put_str(&j, message);
+    json_put_member_cstr(&j, "level", LEVELS[level].shown);
+    json_put_member_cstr(&j, "target", t->name);
+    json_put_member_str(&j, "message", message);
     for (size_t i = 0; i < n_fields; i++) {
         if (fields[i].type == LOG_TYPE_NONE)
             continue;

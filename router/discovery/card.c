@@ -623,8 +623,7 @@ static void size_put(struct json_put *j, const struct card_file *f)
 {
     if (!f->size)
         return;
-    json_put_key(j, "size");
-    json_put_u64(j, f->size);
+    json_put_member_u64(j, "size", f->size);
 }
 
 static void file_put(struct json_put *j, const char *key, const char *tag,
@@ -640,10 +639,8 @@ static void file_put(struct json_put *j, const char *key, const char *tag,
     json_put_object(j);
     json_put_key(j, tag);
     json_put_object(j);
-    json_put_key(j, "path");
-    json_put_cstr(j, f->path);
-    json_put_key(j, "checksum");
-    json_put_cstr(j, f->checksum);
+    json_put_member_cstr(j, "path", f->path);
+    json_put_member_cstr(j, "checksum", f->checksum);
     size_put(j, f);
     json_put_object_end(j);
     json_put_object_end(j);
@@ -663,14 +660,11 @@ static void template_put(struct json_put *j, const struct model_card *c)
     json_put_object(j);
     json_put_key(j, "hf_chat_template");
     json_put_object(j);
-    json_put_key(j, "is_custom");
-    json_put_bool(j, c->chat_template_is_custom);
+    json_put_member_bool(j, "is_custom", c->chat_template_is_custom);
     json_put_key(j, "file");
     json_put_object(j);
-    json_put_key(j, "path");
-    json_put_cstr(j, c->chat_template.path);
-    json_put_key(j, "checksum");
-    json_put_cstr(j, c->chat_template.checksum);
+    json_put_member_cstr(j, "path", c->chat_template.path);
+    json_put_member_cstr(j, "checksum", c->chat_template.checksum);
     size_put(j, &c->chat_template);
     json_put_object_end(j);
     json_put_object_end(j);
@@ -710,8 +704,7 @@ static void runtime_put(struct json_put *j, const struct model_card *c)
     if (c->dp_start)
         number_put(j, "data_parallel_start_rank", c->dp_start);
     number_put(j, "data_parallel_size", c->dp_size);
-    json_put_key(j, "enable_local_indexer");
-    json_put_bool(j, c->local_indexer);
+    json_put_member_bool(j, "enable_local_indexer", c->local_indexer);
     if (c->n_taints) {
         json_put_key(j, "taints");
         json_put_array(j);
@@ -736,8 +729,7 @@ static void type_put(struct json_put *j, unsigned flags)
     for (size_t i = 0; i < ARRAY_LEN(flag_names); i++)
         if (flags & flag_names[i].flag)
             buf_printf(&text, "%s%s", text.len ? " | " : "", flag_names[i].name);
-    json_put_key(j, "model_type");
-    json_put_str(j, buf_str(&text));
+    json_put_member_str(j, "model_type", buf_str(&text));
 }
 
 /* For 1.x: which workers it takes to serve the model (wire.md §15.6). */

@@ -124,10 +124,8 @@ void etcd_put_login(struct buf *out, const char *user, const char *password)
     struct json_put j = json_put_on(out);
 
     json_put_object(&j);
-    json_put_key(&j, "name");
-    json_put_cstr(&j, user);
-    json_put_key(&j, "password");
-    json_put_cstr(&j, password ? password : "");
+    json_put_member_cstr(&j, "name", user);
+    json_put_member_cstr(&j, "password", password ? password : "");
     json_put_object_end(&j);
 }
 

@@ -306,8 +306,7 @@ static void member_put(struct json_put *j, const char *key, struct str value)
 
 static void id_put(struct json_put *j, const struct record *rec)
 {
-    json_put_key(j, "instance_id");
-    json_put_u64(j, rec->instance_id);
+    json_put_member_u64(j, "instance_id", rec->instance_id);
 }
 
 static void endpoint_put(struct json_put *j, const struct record *rec)
@@ -401,8 +400,7 @@ static void source_put(struct json_put *j, const struct record *rec)
 {
     scope_put(j, rec);
     member_put(j, "topic", rec->topic);
-    json_put_key(j, "publisher_id");
-    json_put_u64(j, rec->instance_id);
+    json_put_member_u64(j, "publisher_id", rec->instance_id);
     json_put_key(j, "metadata");
     if (rec->metadata_json.len)
         json_put_raw(j, rec->metadata_json);
@@ -447,13 +445,10 @@ void record_of_source(struct record *ret, struct buf *metadata, const struct eve
     endpoint_name_put(&j, "kv_state_endpoint", ret);
     json_put_key(&j, "worker");
     json_put_object(&j);
-    json_put_key(&j, "worker_id");
-    json_put_u64(&j, src->worker_id);
-    json_put_key(&j, "dp_rank");
-    json_put_u64(&j, src->dp_rank);
+    json_put_member_u64(&j, "worker_id", src->worker_id);
+    json_put_member_u64(&j, "dp_rank", src->dp_rank);
     json_put_object_end(&j);
-    json_put_key(&j, "publisher_id");
-    json_put_u64(&j, src->publisher_id);
+    json_put_member_u64(&j, "publisher_id", src->publisher_id);
     if (src->recovery) {
         json_put_key(&j, "recovery_target");
         json_put_object(&j);

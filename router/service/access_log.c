@@ -100,8 +100,7 @@ void access_log_write(struct access_log *l, const struct access_entry *entry)
     put_text(&j, "method", entry->method);
     put_text(&j, "path", entry->path);
     put_text(&j, "model", entry->model);
-    json_put_key(&j, "status");
-    json_put_u64(&j, (uint64_t)entry->status);
+    json_put_member_u64(&j, "status", (uint64_t)entry->status);
     json_put_key(&j, "duration_ms");
     json_put_f64(&j, (double)entry->duration_ns / 1e6);
     json_put_object_end(&j);

@@ -62,16 +62,12 @@ static void put_instance_scores(struct json_put *j, const struct route_candidate
         disk = MAX(disk, blocks + rows[i].host_blocks + rows[i].disk_blocks);
     }
     json_put_object(j);
-    json_put_key(j, "longest_matched");
-    json_put_u64(j, disk * block_size);
-    json_put_key(j, "gpu");
-    json_put_u64(j, device * block_size);
+    json_put_member_u64(j, "longest_matched", disk * block_size);
+    json_put_member_u64(j, "gpu", device * block_size);
     json_put_key(j, "dp");
     put_ranks(j, rows, n, block_size);
-    json_put_key(j, "cpu");
-    json_put_u64(j, host * block_size);
-    json_put_key(j, "disk");
-    json_put_u64(j, disk * block_size);
+    json_put_member_u64(j, "cpu", host * block_size);
+    json_put_member_u64(j, "disk", disk * block_size);
     json_put_object_end(j);
 }
 

@@ -239,18 +239,12 @@ static void put_instance(struct json_put *j, struct index_source *const *all, si
     for (size_t i = 0; i < n; i++)
         worst = MIN(worst, kv_listener_status(all[i]->listener));
     json_put_object(j);
-    json_put_key(j, "instance_id");
-    json_put_u64(j, all[0]->worker_id);
-    json_put_key(j, "source");
-    json_put_cstr(j, "zmq");
-    json_put_key(j, "status");
-    json_put_cstr(j, kv_listener_status_word(worst));
-    json_put_key(j, "model_name");
-    json_put_cstr(j, g->model);
-    json_put_key(j, "routing_group");
-    json_put_cstr(j, g->name);
-    json_put_key(j, "block_size");
-    json_put_u64(j, g->block_size);
+    json_put_member_u64(j, "instance_id", all[0]->worker_id);
+    json_put_member_cstr(j, "source", "zmq");
+    json_put_member_cstr(j, "status", kv_listener_status_word(worst));
+    json_put_member_cstr(j, "model_name", g->model);
+    json_put_member_cstr(j, "routing_group", g->name);
+    json_put_member_u64(j, "block_size", g->block_size);
     json_put_key(j, "endpoints");
     json_put_object(j);
     for (size_t i = 0; i < n; i++) {
@@ -263,10 +257,9 @@ static void put_instance(struct json_put *j, struct index_source *const *all, si
     for (size_t i = 0; i < n; i++) {
         rest_put_key_u64(j, all[i]->dp_rank);
         json_put_object(j);
-        json_put_key(j, "endpoint");
-        json_put_cstr(j, all[i]->endpoint);
-        json_put_key(j, "status");
-        json_put_cstr(j, kv_listener_status_word(kv_listener_status(all[i]->listener)));
+        json_put_member_cstr(j, "endpoint", all[i]->endpoint);
+        json_put_member_cstr(j, "status",
+                             kv_listener_status_word(kv_listener_status(all[i]->listener)));
         json_put_object_end(j);
     }
     json_put_object_end(j);

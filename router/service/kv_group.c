@@ -268,8 +268,7 @@ void kv_groups_put_dump(const struct kv_groups *gs, struct json_put *j)
 
         json_put_key_str(j, key);
         json_put_object(j);
-        json_put_key(j, "block_size");
-        json_put_u64(j, g->block_size);
+        json_put_member_u64(j, "block_size", g->block_size);
         json_put_key(j, "events");
         json_put_array(j);
         put_group_events(j, g->scheduler);
@@ -277,4 +276,13 @@ void kv_groups_put_dump(const struct kv_groups *gs, struct json_put *j)
         json_put_object_end(j);
     }
     json_put_object_end(j);
+}
+
+const struct worker_load *kv_group_loads(const struct kv_group *g, struct arena *a, size_t *ret_n)
+{
+    size_t n = scheduler_loads(g->scheduler, NULL, 0);
+    struct worker_load *loads = arena_alloc(a, (n + 1) * sizeof(*loads));
+
+    *ret_n = MIN(n, scheduler_loads(g->scheduler, loads, n));
+    return loads;
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/arena.h"
 #include "lib/base/err.h"
 #include "lib/base/json_put.h"
 #include "lib/base/mem.h"
@@ -82,3 +83,6 @@ void kv_group_apply(struct kv_group *g, const struct kv_event *ev);
 void kv_group_remove_worker(struct kv_group *g, uint64_t worker_id);
 /* {"model:group":{"block_size":n,"events":[…]},…} */
 void kv_groups_put_dump(const struct kv_groups *gs, struct json_put *j);
+/* What is booked on each target of the group, in @a. */
+const struct worker_load *kv_group_loads(const struct kv_group *g, struct arena *a, size_t *ret_n)
+    __attribute__((returns_nonnull));

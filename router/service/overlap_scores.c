@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/service/overlap_scores.h"
 
-static void put_number(struct json_put *j, const char *key, uint64_t v)
-{
-    json_put_key(j, key);
-    json_put_u64(j, v);
-}
-
 static void put_row(struct json_put *j, const struct route_candidate *k, bool shared)
 {
     json_put_object(j);
-    put_number(j, "worker_id", k->worker.worker_id);
-    put_number(j, "dp_rank", k->worker.dp_rank);
-    put_number(j, "device_blocks", k->overlap_blocks);
-    put_number(j, "host_pinned_blocks", (uint64_t)k->overlap_blocks + k->host_blocks);
-    put_number(j, "disk_blocks", (uint64_t)k->overlap_blocks + k->host_blocks + k->disk_blocks);
-    put_number(j, "host_pinned_extension_blocks", k->host_blocks);
-    put_number(j, "disk_extension_blocks", k->disk_blocks);
+    json_put_member_u64(j, "worker_id", k->worker.worker_id);
+    json_put_member_u64(j, "dp_rank", k->worker.dp_rank);
+    json_put_member_u64(j, "device_blocks", k->overlap_blocks);
+    json_put_member_u64(j, "host_pinned_blocks", (uint64_t)k->overlap_blocks + k->host_blocks);
+    json_put_member_u64(j, "disk_blocks",
+                        (uint64_t)k->overlap_blocks + k->host_blocks + k->disk_blocks);
+    json_put_member_u64(j, "host_pinned_extension_blocks", k->host_blocks);
+    json_put_member_u64(j, "disk_extension_blocks", k->disk_blocks);
     json_put_key(j, "shared_beyond_device_blocks");
     if (shared)
         json_put_u64(j, k->shared_blocks);
@@ -56,9 +51,8 @@ static void put_ranges(struct json_put *j, const struct shared_hits *h)
 static void put_shared(struct json_put *j, const struct overlap_shared *s)
 {
     json_put_object(j);
-    json_put_key(j, "enabled");
-    json_put_bool(j, s->enabled);
-    put_number(j, "total_hit_blocks", s->hits ? shared_hits_from(s->hits, 0) : 0);
+    json_put_member_bool(j, "enabled", s->enabled);
+    json_put_member_u64(j, "total_hit_blocks", s->hits ? shared_hits_from(s->hits, 0) : 0);
     json_put_key(j, "ranges");
     put_ranges(j, s->hits);
     json_put_key(j, "error");
@@ -70,8 +64,8 @@ void overlap_scores_put(struct json_put *j, uint32_t block_size, size_t n_blocks
                         const struct overlap_shared *shared, const struct route_decision *d)
 {
     json_put_object(j);
-    put_number(j, "block_size", block_size);
-    put_number(j, "num_blocks", n_blocks);
+    json_put_member_u64(j, "block_size", block_size);
+    json_put_member_u64(j, "num_blocks", n_blocks);
     json_put_key(j, "workers");
     json_put_array(j);
     for (size_t i = 0; i < d->n_candidates; i++)

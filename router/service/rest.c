@@ -302,8 +302,7 @@ int rest_error(struct rest_call *c, int status, const char *format, ...)
     c->json = json_put_on(&c->out);
     c->content_type = "application/json";
     json_put_object(&c->json);
-    json_put_key(&c->json, "error");
-    json_put_cstr(&c->json, text);
+    json_put_member_cstr(&c->json, "error", text);
     json_put_object_end(&c->json);
     return status;
 }

@@ -383,18 +383,13 @@ static int refuse(struct choice *ch, const struct admission_refusal *why)
                               (unsigned long long)why->limit);
 
     json_put_object(j);
-    json_put_key(j, "error");
-    json_put_cstr(j, text);
+    json_put_member_cstr(j, "error", text);
     json_put_key(j, "details");
     json_put_object(j);
-    json_put_key(j, "policy_class");
-    json_put_cstr(j, why->class);
-    json_put_key(j, "limit_kind");
-    json_put_cstr(j, why->kind);
-    json_put_key(j, "current");
-    json_put_u64(j, why->current);
-    json_put_key(j, "limit");
-    json_put_u64(j, why->limit);
+    json_put_member_cstr(j, "policy_class", why->class);
+    json_put_member_cstr(j, "limit_kind", why->kind);
+    json_put_member_u64(j, "current", why->current);
+    json_put_member_u64(j, "limit", why->limit);
     json_put_object_end(j);
     json_put_object_end(j);
     return 429;
@@ -445,19 +440,15 @@ static void put_overlap(struct json_put *j, const struct route_candidate *c, uin
     uint64_t disk = host + c->disk_blocks * block_size;
 
     json_put_object(j);
-    json_put_key(j, "longest_matched");
-    json_put_u64(j, disk);
-    json_put_key(j, "gpu");
-    json_put_u64(j, device);
+    json_put_member_u64(j, "longest_matched", disk);
+    json_put_member_u64(j, "gpu", device);
     json_put_key(j, "dp");
     json_put_object(j);
     json_put_key(j, rank);
     json_put_u64(j, device);
     json_put_object_end(j);
-    json_put_key(j, "cpu");
-    json_put_u64(j, host);
-    json_put_key(j, "disk");
-    json_put_u64(j, disk);
+    json_put_member_u64(j, "cpu", host);
+    json_put_member_u64(j, "disk", disk);
     json_put_object_end(j);
 }
 
@@ -466,16 +457,11 @@ static void put_place(struct json_put *j, const struct choice *ch, struct worker
 {
     const struct select_worker *worker = select_worker_schedulable(ch->s, w.worker_id);
 
-    json_put_key(j, "model_name");
-    json_put_cstr(j, ch->group->model);
-    json_put_key(j, "routing_group");
-    json_put_cstr(j, ch->group->name);
-    json_put_key(j, "worker_id");
-    json_put_u64(j, w.worker_id);
-    json_put_key(j, "dp_rank");
-    json_put_u64(j, w.dp_rank);
-    json_put_key(j, "endpoint");
-    json_put_str(j, worker ? worker->spec.endpoint : STR_NULL);
+    json_put_member_cstr(j, "model_name", ch->group->model);
+    json_put_member_cstr(j, "routing_group", ch->group->name);
+    json_put_member_u64(j, "worker_id", w.worker_id);
+    json_put_member_u64(j, "dp_rank", w.dp_rank);
+    json_put_member_str(j, "endpoint", worker ? worker->spec.endpoint : STR_NULL);
 }
 
 /* Blocks on slower tiers count by their weights, as they do in the choice. */
@@ -493,14 +479,11 @@ static void put_selection(const struct choice *ch)
     bool partial = ch->prompt.isl % ch->group->block_size != 0;
 
     put_place(j, ch, c->worker);
-    json_put_key(j, "block_size");
-    json_put_u64(j, ch->group->block_size);
+    json_put_member_u64(j, "block_size", ch->group->block_size);
     json_put_key(j, "overlap");
     put_overlap(j, c, ch->group->block_size);
-    json_put_key(j, "effective_prefill_tokens");
-    json_put_u64(j, uncached_tokens(ch, c));
-    json_put_key(j, "potential_decode_blocks");
-    json_put_u64(j, c->active_blocks + c->new_blocks + partial);
+    json_put_member_u64(j, "effective_prefill_tokens", uncached_tokens(ch, c));
+    json_put_member_u64(j, "potential_decode_blocks", c->active_blocks + c->new_blocks + partial);
 }
 
 static struct str pending_key(const struct choice *ch)
@@ -524,8 +507,7 @@ static int answer_select(struct choice *ch)
     }
     json_put_object(j);
     if (id.ptr) {
-        json_put_key(j, "selection_id");
-        json_put_str(j, id);
+        json_put_member_str(j, "selection_id", id);
     }
     put_selection(ch);
     json_put_object_end(j);
@@ -571,17 +553,14 @@ static int answer_reserved(struct choice *ch)
 
     keep(ch);
     json_put_object(j);
-    json_put_key(j, "selection_id");
-    json_put_str(j, ch->body.selection_id);
+    json_put_member_str(j, "selection_id", ch->body.selection_id);
     json_put_key(j, "sequence_hashes");
     json_put_array(j);
     for (size_t i = 0; i < ch->prompt.n_blocks; i++)
         json_put_i64(j, (int64_t)ch->prompt.sequence[i]);
     json_put_array_end(j);
-    json_put_key(j, "isl_tokens");
-    json_put_u64(j, ch->prompt.isl);
-    json_put_key(j, "track_prefill_tokens");
-    json_put_bool(j, ch->decision.inputs.track_prefill_tokens);
+    json_put_member_u64(j, "isl_tokens", ch->prompt.isl);
+    json_put_member_bool(j, "track_prefill_tokens", ch->decision.inputs.track_prefill_tokens);
     put_selection(ch);
     json_put_object_end(j);
     return 200;
@@ -686,8 +665,7 @@ int select_reserve(void *state, struct rest_call *c)
         return status;
     keep(&ch);
     json_put_object(&c->json);
-    json_put_key(&c->json, "selection_id");
-    json_put_str(&c->json, b->selection_id);
+    json_put_member_str(&c->json, "selection_id", b->selection_id);
     put_place(&c->json, &ch, chosen(&ch)->worker);
     json_put_object_end(&c->json);
     return 201;
@@ -697,10 +675,8 @@ int select_reserve(void *state, struct rest_call *c)
 
 static void put_rank(struct json_put *j, struct worker_rank w)
 {
-    json_put_key(j, "worker_id");
-    json_put_u64(j, w.worker_id);
-    json_put_key(j, "dp_rank");
-    json_put_u64(j, w.dp_rank);
+    json_put_member_u64(j, "worker_id", w.worker_id);
+    json_put_member_u64(j, "dp_rank", w.dp_rank);
 }
 
 int select_potential_loads(void *state, struct rest_call *c)
@@ -719,12 +695,10 @@ int select_potential_loads(void *state, struct rest_call *c)
 
         json_put_object(j);
         put_rank(j, k->worker);
-        json_put_key(j, "potential_prefill_tokens");
-        json_put_u64(j, k->prefill_tokens + uncached_tokens(&ch, k));
-        json_put_key(j, "potential_decode_blocks");
-        json_put_u64(j, k->active_blocks + k->new_blocks);
-        json_put_key(j, "active_requests");
-        json_put_u64(j, k->requests);
+        json_put_member_u64(j, "potential_prefill_tokens",
+                            k->prefill_tokens + uncached_tokens(&ch, k));
+        json_put_member_u64(j, "potential_decode_blocks", k->active_blocks + k->new_blocks);
+        json_put_member_u64(j, "active_requests", k->requests);
         json_put_object_end(j);
     }
     json_put_array_end(j);

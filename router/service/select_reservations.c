@@ -153,36 +153,26 @@ int select_release(void *state, struct rest_call *c)
 static void put_group_loads(struct json_put *j, struct arena *a, const struct kv_group *g)
 {
     struct route_queue_stats waiting = admission_waiting(g->admission);
-    size_t n = scheduler_loads(g->scheduler, NULL, 0);
-    struct worker_load *loads = arena_alloc(a, (n + 1) * sizeof(*loads));
+    size_t n;
+    const struct worker_load *loads = kv_group_loads(g, a, &n);
 
-    n = MIN(n, scheduler_loads(g->scheduler, loads, n));
     json_put_object(j);
-    json_put_key(j, "model_name");
-    json_put_cstr(j, g->model);
-    json_put_key(j, "routing_group");
-    json_put_cstr(j, g->name);
+    json_put_member_cstr(j, "model_name", g->model);
+    json_put_member_cstr(j, "routing_group", g->name);
     json_put_key(j, "loads");
     json_put_array(j);
     for (size_t i = 0; i < n; i++) {
         json_put_object(j);
-        json_put_key(j, "worker_id");
-        json_put_u64(j, loads[i].worker.worker_id);
-        json_put_key(j, "dp_rank");
-        json_put_u64(j, loads[i].worker.dp_rank);
-        json_put_key(j, "potential_prefill_tokens");
-        json_put_u64(j, loads[i].active_prefill_tokens);
-        json_put_key(j, "potential_decode_blocks");
-        json_put_u64(j, loads[i].active_decode_blocks);
-        json_put_key(j, "active_requests");
-        json_put_u64(j, loads[i].active_requests);
+        json_put_member_u64(j, "worker_id", loads[i].worker.worker_id);
+        json_put_member_u64(j, "dp_rank", loads[i].worker.dp_rank);
+        json_put_member_u64(j, "potential_prefill_tokens", loads[i].active_prefill_tokens);
+        json_put_member_u64(j, "potential_decode_blocks", loads[i].active_decode_blocks);
+        json_put_member_u64(j, "active_requests", loads[i].active_requests);
         json_put_object_end(j);
     }
     json_put_array_end(j);
-    json_put_key(j, "pending_count");
-    json_put_u64(j, waiting.requests);
-    json_put_key(j, "pending_isl_tokens");
-    json_put_u64(j, waiting.isl_tokens);
+    json_put_member_u64(j, "pending_count", waiting.requests);
+    json_put_member_u64(j, "pending_isl_tokens", waiting.isl_tokens);
     json_put_object_end(j);
 }
 

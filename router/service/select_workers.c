@@ -359,10 +359,8 @@ int select_ready(void *state, struct rest_call *c)
     size_t n = select_workers_schedulable(state);
 
     json_put_object(&c->json);
-    json_put_key(&c->json, "ready");
-    json_put_bool(&c->json, n > 0);
-    json_put_key(&c->json, "schedulable_workers");
-    json_put_u64(&c->json, n);
+    json_put_member_bool(&c->json, "ready", n > 0);
+    json_put_member_u64(&c->json, "schedulable_workers", n);
     json_put_key(&c->json, "workers");
     (void)put_workers(state, c);
     json_put_object_end(&c->json);

@@ -207,16 +207,8 @@ static int on_unregister(void *service, struct rest_call *c)
 
 static void put_group(struct json_put *j, const struct kv_group *g)
 {
-    json_put_key(j, "model_name");
-    json_put_cstr(j, g->model);
-    json_put_key(j, "routing_group");
-    json_put_cstr(j, g->name);
-}
-
-static void put_number(struct json_put *j, const char *key, uint64_t v)
-{
-    json_put_key(j, key);
-    json_put_u64(j, v);
+    json_put_member_cstr(j, "model_name", g->model);
+    json_put_member_cstr(j, "routing_group", g->name);
 }
 
 static int on_workers(void *service, struct rest_call *c)
@@ -227,11 +219,11 @@ static int on_workers(void *service, struct rest_call *c)
     json_put_array(j);
     LIST_FOREACH (w, &s->workers, struct slot_worker, link) {
         json_put_object(j);
-        put_number(j, "worker_id", w->worker_id);
+        json_put_member_u64(j, "worker_id", w->worker_id);
         put_group(j, w->group);
-        put_number(j, "block_size", w->group->block_size);
-        put_number(j, "dp_start", w->dp_start);
-        put_number(j, "dp_size", w->dp_size);
+        json_put_member_u64(j, "block_size", w->group->block_size);
+        json_put_member_u64(j, "dp_start", w->dp_start);
+        json_put_member_u64(j, "dp_size", w->dp_size);
         json_put_object_end(j);
     }
     json_put_array_end(j);
@@ -426,17 +418,16 @@ static int on_deregister_peer(void *service, struct rest_call *c)
 
 static void put_loads(struct json_put *j, struct arena *a, const struct kv_group *g)
 {
-    size_t n = scheduler_loads(g->scheduler, NULL, 0);
-    struct worker_load *loads = arena_alloc(a, (n + 1) * sizeof(*loads));
+    size_t n;
+    const struct worker_load *loads = kv_group_loads(g, a, &n);
 
-    n = MIN(n, scheduler_loads(g->scheduler, loads, n));
     for (size_t i = 0; i < n; i++) {
         json_put_object(j);
         put_group(j, g);
-        put_number(j, "worker_id", loads[i].worker.worker_id);
-        put_number(j, "dp_rank", loads[i].worker.dp_rank);
-        put_number(j, "active_prefill_tokens", loads[i].active_prefill_tokens);
-        put_number(j, "active_decode_blocks", loads[i].active_decode_blocks);
+        json_put_member_u64(j, "worker_id", loads[i].worker.worker_id);
+        json_put_member_u64(j, "dp_rank", loads[i].worker.dp_rank);
+        json_put_member_u64(j, "active_prefill_tokens", loads[i].active_prefill_tokens);
+        json_put_member_u64(j, "active_decode_blocks", loads[i].active_decode_blocks);
         json_put_object_end(j);
     }
 }
@@ -477,11 +468,13 @@ static int on_potential_loads(void *service, struct rest_call *c)
         const struct route_candidate *k = &d.candidates[i];
 
         json_put_object(&c->json);
-        put_number(&c->json, "worker_id", k->worker.worker_id);
-        put_number(&c->json, "dp_rank", k->worker.dp_rank);
-        put_number(&c->json, "potential_prefill_tokens", k->prefill_tokens + b.new_isl_tokens.v);
-        put_number(&c->json, "potential_decode_blocks", (uint64_t)k->active_blocks + k->new_blocks);
-        put_number(&c->json, "active_requests", k->requests);
+        json_put_member_u64(&c->json, "worker_id", k->worker.worker_id);
+        json_put_member_u64(&c->json, "dp_rank", k->worker.dp_rank);
+        json_put_member_u64(&c->json, "potential_prefill_tokens",
+                            k->prefill_tokens + b.new_isl_tokens.v);
+        json_put_member_u64(&c->json, "potential_decode_blocks",
+                            (uint64_t)k->active_blocks + k->new_blocks);
+        json_put_member_u64(&c->json, "active_requests", k->requests);
         json_put_object_end(&c->json);
     }
     json_put_array_end(&c->json);

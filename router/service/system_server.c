@@ -26,14 +26,11 @@ static void answer_health(struct http_exchange *x, const struct system_server *s
     const char *word = ready ? "ready" : "notready";
 
     json_put_object(&j);
-    json_put_key(&j, "status");
-    json_put_cstr(&j, word);
+    json_put_member_cstr(&j, "status", word);
     json_put_key(&j, "uptime");
     json_put_object(&j);
-    json_put_key(&j, "secs");
-    json_put_u64(&j, up / 1000000000);
-    json_put_key(&j, "nanos");
-    json_put_u64(&j, up % 1000000000);
+    json_put_member_u64(&j, "secs", up / 1000000000);
+    json_put_member_u64(&j, "nanos", up % 1000000000);
     json_put_object_end(&j);
     json_put_key(&j, "endpoints");
     json_put_object(&j);

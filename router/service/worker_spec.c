@@ -184,15 +184,6 @@ static void put_str(struct json_put *j, const char *key, struct str s)
         json_put_null(j);
 }
 
-static void put_u64(struct json_put *j, const char *key, struct opt_u64 v)
-{
-    json_put_key(j, key);
-    if (v.set)
-        json_put_u64(j, v.v);
-    else
-        json_put_null(j);
-}
-
 static void put_extra(struct json_put *j, const struct worker_spec *w, size_t i, const char *key)
 {
     json_put_key(j, key);
@@ -204,11 +195,10 @@ static void put_extra(struct json_put *j, const struct worker_spec *w, size_t i,
 
 void worker_spec_put(struct json_put *j, const struct worker_spec *w, const char *lifecycle)
 {
-    put_u64(j, "worker_id", w->worker_id);
+    opt_u64_put(j, "worker_id", w->worker_id);
     put_str(j, "model_name", w->model_name);
     put_str(j, "routing_group", w->routing_group);
-    json_put_key(j, "lifecycle");
-    json_put_cstr(j, lifecycle);
+    json_put_member_cstr(j, "lifecycle", lifecycle);
     put_str(j, "endpoint", w->endpoint);
     put_str(j, "kv_events_endpoint", w->kv_events_endpoint);
     if (w->kv_events_endpoints.ptr) {
@@ -216,11 +206,11 @@ void worker_spec_put(struct json_put *j, const struct worker_spec *w, const char
         json_put_raw(j, w->kv_events_endpoints);
     }
     put_str(j, "replay_endpoint", w->replay_endpoint);
-    put_u64(j, "block_size", w->block_size);
-    put_u64(j, "data_parallel_start_rank", w->dp_start);
-    put_u64(j, "data_parallel_size", w->dp_size);
-    put_u64(j, "max_num_batched_tokens", w->max_num_batched_tokens);
-    put_u64(j, "total_kv_blocks", w->total_kv_blocks);
+    opt_u64_put(j, "block_size", w->block_size);
+    opt_u64_put(j, "data_parallel_start_rank", w->dp_start);
+    opt_u64_put(j, "data_parallel_size", w->dp_size);
+    opt_u64_put(j, "max_num_batched_tokens", w->max_num_batched_tokens);
+    opt_u64_put(j, "total_kv_blocks", w->total_kv_blocks);
     put_extra(j, w, WORKER_STABLE_ROUTING_ID, "stable_routing_id");
     put_extra(j, w, WORKER_IS_EAGLE, "is_eagle");
     json_put_key(j, "taints");

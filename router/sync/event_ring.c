@@ -103,15 +103,6 @@ int kv_query_parse(struct str json, struct kv_query *ret, struct err *e)
     return 0;
 }
 
-static void put_opt(struct json_put *j, const char *key, struct opt_u64 v)
-{
-    json_put_key(j, key);
-    if (v.set)
-        json_put_u64(j, v.v);
-    else
-        json_put_null(j);
-}
-
 static void put_invalid(struct buf *out, const struct kv_query *q)
 {
     struct json_put j = json_put_on(out);
@@ -119,8 +110,8 @@ static void put_invalid(struct buf *out, const struct kv_query *q)
     json_put_object(&j);
     json_put_key(&j, "InvalidRange");
     json_put_object(&j);
-    put_opt(&j, "start_id", q->start);
-    put_opt(&j, "end_id", q->end);
+    opt_u64_put(&j, "start_id", q->start);
+    opt_u64_put(&j, "end_id", q->end);
     json_put_object_end(&j);
     json_put_object_end(&j);
 }
@@ -132,9 +123,9 @@ static void put_too_new(struct buf *out, const struct kv_query *q, uint64_t newe
     json_put_object(&j);
     json_put_key(&j, "TooNew");
     json_put_object(&j);
-    put_opt(&j, "requested_start", q->start);
-    put_opt(&j, "requested_end", q->end);
-    put_opt(&j, "newest_available", OPT_U64(newest));
+    opt_u64_put(&j, "requested_start", q->start);
+    opt_u64_put(&j, "requested_end", q->end);
+    opt_u64_put(&j, "newest_available", OPT_U64(newest));
     json_put_object_end(&j);
     json_put_object_end(&j);
 }

@@ -7,29 +7,17 @@
 #include "lib/base/json_put.h"
 #include "router/sync/event_order.h"
 
-static void put_opt(struct json_put *j, const char *key, struct opt_u64 v)
-{
-    json_put_key(j, key);
-    if (v.set)
-        json_put_u64(j, v.v);
-    else
-        json_put_null(j);
-}
-
 void kv_query_put(struct buf *out, const struct event_question *q)
 {
     struct json_put j = json_put_on(out);
 
     json_put_object(&j);
-    json_put_key(&j, "worker_id");
-    json_put_u64(&j, q->worker.worker_id);
-    put_opt(&j, "start_event_id", q->first);
-    put_opt(&j, "end_event_id", q->last);
-    put_opt(&j, "dp_rank", OPT_U64(q->worker.dp_rank));
-    json_put_key(&j, "supports_tree_dump_failed");
-    json_put_bool(&j, true);
-    json_put_key(&j, "kind");
-    json_put_cstr(&j, "recovery");
+    json_put_member_u64(&j, "worker_id", q->worker.worker_id);
+    opt_u64_put(&j, "start_event_id", q->first);
+    opt_u64_put(&j, "end_event_id", q->last);
+    opt_u64_put(&j, "dp_rank", OPT_U64(q->worker.dp_rank));
+    json_put_member_bool(&j, "supports_tree_dump_failed", true);
+    json_put_member_cstr(&j, "kind", "recovery");
     json_put_object_end(&j);
 }
 
