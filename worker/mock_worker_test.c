@@ -16,8 +16,7 @@
 #include "router/wire/engine_output.h"
 #include "router/wire/engine_request.h"
 #include "router/wire/kv_event.h"
-#include "router/wire/plane_client.h"
-#include "router/wire/plane_server.h"
+#include "router/wire/plane_loopback_test.h"
 #include "worker/bootstrap.h"
 
 enum { BLOCK = 4 };
@@ -84,12 +83,7 @@ static void rig_open_as(struct rig *rig, enum role role, uint32_t dp_size, doubl
 
     *rig = (struct rig){.hub = store_hub_new(), .metrics = metric_registry_new()};
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
-    EXPECT_OK(plane_server_new(&rig->server, rig->loop,
-                               &(struct plane_server_conf){.host = "127.0.0.1"}, &e),
-              &e);
-    EXPECT_OK(plane_client_new(&rig->client, rig->loop,
-                               &(struct plane_client_conf){.advertise_ip = "127.0.0.1"}, &e),
-              &e);
+    test_planes(rig->loop, &rig->client, &rig->server);
     EXPECT_OK(model_card_build(&rig->card, &card, &e), &e);
     conf.loop = rig->loop;
     conf.take_store = store_mem_new(rig->hub, rig->loop);

@@ -158,6 +158,13 @@ static void client_open(struct client *c, struct str bytes)
     tcp_write(c->tcp, bytes);
 }
 
+/* Until the server closes. */
+static void client_talk(struct client *c, struct str bytes)
+{
+    client_open(c, bytes);
+    LOOP_UNTIL(loop, c->closed);
+}
+
 static void client_close(struct client *c)
 {
     c->tcp = tcp_close(c->tcp);
@@ -183,8 +190,7 @@ static void expect_exchange(struct str bytes, const char *want)
 {
     struct client c;
 
-    client_open(&c, bytes);
-    LOOP_UNTIL(loop, c.closed);
+    client_talk(&c, bytes);
     expect_got(&c, want);
     client_close(&c);
 }
@@ -217,8 +223,7 @@ static void test_an_answer_may_have_a_date(void **state)
     (void)state;
     conf.dated = true;
     setup(conf);
-    client_open(&c, STR(GET_CLOSE("/echo")));
-    LOOP_UNTIL(loop, c.closed);
+    client_talk(&c, STR(GET_CLOSE("/echo")));
     date = strstr(buf_cstr(&c.got), "\r\ndate: ");
     assert_non_null(date);
     date = strptime(date, "\r\ndate: %a, %d %b %Y %H:%M:%S GMT\r\n", &told);
@@ -411,8 +416,7 @@ static void test_errors_that_no_handler_sees(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct client c;
 
-        client_open(&c, str_from(cases[i].send));
-        LOOP_UNTIL(loop, c.closed);
+        client_talk(&c, str_from(cases[i].send));
         assert_true(str_starts(str_skip(buf_str(&c.got), 9), str_from(cases[i].status)));
         assert_true(got(&c, cases[i].also));
         client_close(&c);
@@ -430,15 +434,13 @@ static void test_heads_too_large(void **state)
     setup(conf_default());
     buf_put_cstr(&b, "GET /");
     put_many(&b, 'x', 10000);
-    client_open(&c, buf_str(&b));
-    LOOP_UNTIL(loop, c.closed);
+    client_talk(&c, buf_str(&b));
     assert_true(got(&c, " 414 URI Too Long"));
     client_close(&c);
     buf_clear(&b);
     buf_put_cstr(&b, "GET / HTTP/1.1\r\nX: ");
     put_many(&b, 'x', 10000);
-    client_open(&c, buf_str(&b));
-    LOOP_UNTIL(loop, c.closed);
+    client_talk(&c, buf_str(&b));
     assert_true(got(&c, " 431 Request Header Fields Too Large"));
     client_close(&c);
     teardown();
@@ -454,8 +456,7 @@ static void test_refusal_is_seen_behind_a_large_body(void **state)
     setup(conf_default());
     buf_put_cstr(&b, "POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 16777216\r\n\r\n");
     put_many(&b, 'x', 16777216);
-    client_open(&c, buf_str(&b));
-    LOOP_UNTIL(loop, c.closed);
+    client_talk(&c, buf_str(&b));
     assert_true(got(&c, " 413 Payload Too Large"));
     assert_int_equal(c.error, 0); /* no reset, which could overtake the answer */
     client_close(&c);

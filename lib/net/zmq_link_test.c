@@ -100,18 +100,26 @@ static void send_two(struct end *x, const char *a, const char *b)
     assert_int_equal(zmq_link_send(x->link, frames, 2), 0);
 }
 
+/* A publisher, and a subscriber of @topic that connects to it; its endpoint is the caller's. */
+static char *open_pair(struct bench *b, struct end *pub, struct end *sub, const char *topic)
+{
+    char *endpoint;
+    struct err e;
+
+    open_end(b, pub, ZMQ_KIND_XPUB);
+    endpoint = bind_end(pub);
+    open_end(b, sub, ZMQ_KIND_SUB);
+    EXPECT_OK(zmq_link_subscribe(sub->link, str_from(topic), &e), &e);
+    connect_end(sub, endpoint);
+    LOOP_UNTIL(b->loop, pub->n == 1); /* the subscription is there */
+    return endpoint;
+}
+
 static void a_subscriber_hears_its_topic(void **state)
 {
     struct bench *b = *state;
     struct end pub = {0}, sub = {0};
-    struct err e;
-
-    open_end(b, &pub, ZMQ_KIND_XPUB);
-    AUTO(mem_free) char *endpoint = bind_end(&pub);
-    open_end(b, &sub, ZMQ_KIND_SUB);
-    EXPECT_OK(zmq_link_subscribe(sub.link, STR("news"), &e), &e);
-    connect_end(&sub, endpoint);
-    LOOP_UNTIL(b->loop, pub.n == 1);
+    AUTO(mem_free) char *endpoint = open_pair(b, &pub, &sub, "news");
     assert_string_equal(buf_cstr(&pub.got), "\1news\n");
     LOOP_UNTIL(b->loop, sub.connects == 1);
 
@@ -133,14 +141,7 @@ static void a_flood_arrives_whole(void **state)
     enum { MANY = 20000 };
     struct bench *b = *state;
     struct end pub = {0}, sub = {0};
-    struct err e;
-
-    open_end(b, &pub, ZMQ_KIND_XPUB);
-    AUTO(mem_free) char *endpoint = bind_end(&pub);
-    open_end(b, &sub, ZMQ_KIND_SUB);
-    EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
-    connect_end(&sub, endpoint);
-    LOOP_UNTIL(b->loop, pub.n == 1);
+    AUTO(mem_free) char *endpoint = open_pair(b, &pub, &sub, "");
     for (int i = 0; i < MANY; i++)
         send_two(&pub, "t", "payload");
     LOOP_UNTIL(b->loop, sub.n == MANY);
@@ -153,13 +154,8 @@ static void a_subscriber_finds_a_publisher_that_comes_back(void **state)
     struct bench *b = *state;
     struct end pub = {0}, sub = {0};
     struct err e;
-
-    open_end(b, &pub, ZMQ_KIND_XPUB);
-    AUTO(mem_free) char *endpoint = bind_end(&pub);
-    open_end(b, &sub, ZMQ_KIND_SUB);
-    EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
-    connect_end(&sub, endpoint);
-    LOOP_UNTIL(b->loop, pub.n == 1 && sub.connects == 1);
+    AUTO(mem_free) char *endpoint = open_pair(b, &pub, &sub, "");
+    LOOP_UNTIL(b->loop, sub.connects == 1);
     close_end(&pub);
     pub = (struct end){0};
     open_end(b, &pub, ZMQ_KIND_XPUB);
@@ -204,14 +200,7 @@ static void a_callback_may_free_its_link(void **state)
 {
     struct bench *b = *state;
     struct end pub = {0}, sub = {.free_at = 2};
-    struct err e;
-
-    open_end(b, &pub, ZMQ_KIND_XPUB);
-    AUTO(mem_free) char *endpoint = bind_end(&pub);
-    open_end(b, &sub, ZMQ_KIND_SUB);
-    EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
-    connect_end(&sub, endpoint);
-    LOOP_UNTIL(b->loop, pub.n == 1);
+    AUTO(mem_free) char *endpoint = open_pair(b, &pub, &sub, "");
     for (int i = 0; i < 5; i++)
         send_two(&pub, "t", "x");
     LOOP_UNTIL(b->loop, pub.n == 2); /* the end of its subscription */
@@ -246,14 +235,7 @@ static void too_many_frames_are_dropped_and_counted(void **state)
     struct bench *b = *state;
     struct end pub = {0}, sub = {0};
     struct str frames[ZMQ_LINK_FRAMES_MAX + 1];
-    struct err e;
-
-    open_end(b, &pub, ZMQ_KIND_XPUB);
-    AUTO(mem_free) char *endpoint = bind_end(&pub);
-    open_end(b, &sub, ZMQ_KIND_SUB);
-    EXPECT_OK(zmq_link_subscribe(sub.link, STR(""), &e), &e);
-    connect_end(&sub, endpoint);
-    LOOP_UNTIL(b->loop, pub.n == 1);
+    AUTO(mem_free) char *endpoint = open_pair(b, &pub, &sub, "");
     for (size_t i = 0; i < ARRAY_LEN(frames); i++)
         frames[i] = STR("f");
     assert_int_equal(zmq_link_send(pub.link, frames, ARRAY_LEN(frames)), 0);

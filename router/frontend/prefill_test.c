@@ -14,7 +14,7 @@
 #include "router/frontend/router_metrics.h"
 #include "router/kv/block_hash.h"
 #include "router/wire/engine_output.h"
-#include "router/wire/plane_server.h"
+#include "router/wire/plane_loopback_test.h"
 
 enum { BLOCK = 4, N_TOKENS = 20, N_WORKERS = 2 };
 
@@ -162,15 +162,10 @@ static void rig_open_cut(struct rig *rig, enum route_mode mode, const struct mod
                                   .busy_decode_blocks = NAN,
                                   .busy_prefill_tokens = NAN}};
     EXPECT_OK(loop_new(&rig->loop, &e), &e);
-    EXPECT_OK(plane_server_new(&rig->server, rig->loop,
-                               &(struct plane_server_conf){.host = "127.0.0.1"}, &e),
-              &e);
+    test_planes(rig->loop, &rig->serving.plane, &rig->server);
     rig->serving.loop = rig->loop;
     rig->serving.route = rig->route;
     serving_metrics_init(&rig->serving.metrics, "t");
-    EXPECT_OK(plane_client_new(&rig->serving.plane, rig->loop,
-                               &(struct plane_client_conf){.advertise_ip = "127.0.0.1"}, &e),
-              &e);
     EXPECT_OK(explain_new(&rig->serving.explain,
                           &(struct explain_conf){.loop = rig->loop,
                                                  .records = 16,

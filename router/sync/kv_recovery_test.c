@@ -8,8 +8,7 @@
 #include "router/sched/sched_test.h"
 #include "router/sched/scheduler.h"
 #include "router/wire/kv_event.h"
-#include "router/wire/plane_client.h"
-#include "router/wire/plane_server.h"
+#include "router/wire/plane_loopback_test.h"
 
 enum { WORKER = 0xa1 };
 
@@ -62,12 +61,7 @@ static int setup(void **state)
 
     assert_int_equal(log_setup("off", false, NULL), 0);
     EXPECT_OK(loop_new(&b->loop, &e), &e);
-    EXPECT_OK(plane_client_new(&b->client, b->loop,
-                               &(struct plane_client_conf){.advertise_ip = "127.0.0.1"}, &e),
-              &e);
-    EXPECT_OK(
-        plane_server_new(&b->server, b->loop, &(struct plane_server_conf){.host = "127.0.0.1"}, &e),
-        &e);
+    test_planes(b->loop, &b->client, &b->server);
     b->metrics = metric_registry_new();
     b->scheduler = scheduler_new(4, &ROUTE_CONF_KV);
     assert_true(scheduler_put_worker(b->scheduler,

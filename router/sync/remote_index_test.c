@@ -10,8 +10,7 @@
 #include "router/sched/scheduler.h"
 #include "router/sync/index_server.h"
 #include "router/wire/indexer_query.h"
-#include "router/wire/plane_client.h"
-#include "router/wire/plane_server.h"
+#include "router/wire/plane_loopback_test.h"
 
 enum { SERVER = 0xa1, OTHER = 0xa2, N = 4, DEADLINE_MS = 1500 };
 static const struct worker_rank ONE = {1, 0};
@@ -67,12 +66,7 @@ static int setup(void **state)
 
     assert_int_equal(log_setup("off", false, NULL), 0);
     EXPECT_OK(loop_new(&b->loop, &e), &e);
-    EXPECT_OK(plane_client_new(&b->client, b->loop,
-                               &(struct plane_client_conf){.advertise_ip = "127.0.0.1"}, &e),
-              &e);
-    EXPECT_OK(
-        plane_server_new(&b->server, b->loop, &(struct plane_server_conf){.host = "127.0.0.1"}, &e),
-        &e);
+    test_planes(b->loop, &b->client, &b->server);
     b->metrics = metric_registry_new();
     b->remote = remote_index_new(&(struct remote_index_conf){.loop = b->loop,
                                                              .plane = b->client,
