@@ -7,6 +7,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/list.h"
+#include "lib/base/metric.h"
 #include "lib/net/tcp.h"
 
 enum {
@@ -19,6 +20,11 @@ enum {
     PIPELINE_BYTES = 65536, /* read ahead while an answer is pending */
     KEEP_BYTES = 65536,     /* buffer memory that an idle connection keeps */
 };
+
+static const struct metric_desc REFUSED = {
+    .name = "commutator_http_connections_refused_total",
+    .help = "Connections refused because as many as may be were open",
+    .type = METRIC_COUNTER};
 
 struct route {
     struct str method, path; /* method empty = any */
@@ -35,7 +41,7 @@ struct http_server {
     uint16_t port;
     struct list connections;
     size_t n_connections;
-    uint64_t refused;
+    struct metric *refused; /* connections; NULL = not counted */
     struct timer *sweep;
     bool stopping;
     time_t dated; /* that `date` is of */
@@ -570,7 +576,8 @@ static void on_accept(void *arg, struct tcp *take_conn)
     if (s->conf.tls)
         tcp_start_tls(take_conn, s->conf.tls);
     if (s->n_connections >= s->conf.connections_max) {
-        s->refused++;
+        if (s->refused)
+            metric_add(s->refused, 1);
         tcp_write(take_conn, STR("HTTP/1.1 503 Service Unavailable\r\n"
                                  "content-length: 0\r\nconnection: close\r\n\r\n"));
         tcp_close(take_conn);
@@ -647,6 +654,8 @@ int http_server_start(struct http_server **ret, struct loop *l, const struct htt
     s->conf.idle_ms = conf->idle_ms ? conf->idle_ms : IDLE_MS;
     list_init(&s->connections);
     copy_routes(s);
+    if (conf->metrics)
+        s->refused = metric_plain(metric_family(conf->metrics, &REFUSED));
     r = (conf->port_shared ? tcp_listen_shared : tcp_listen)(&s->listener, l, conf->host,
                                                              conf->port, on_accept, s, e);
     if (r < 0) {
@@ -697,9 +706,4 @@ struct http_server *http_server_free(struct http_server *s)
 size_t http_server_connections(const struct http_server *s)
 {
     return s->n_connections;
-}
-
-uint64_t http_server_refused(const struct http_server *s)
-{
-    return s->refused;
 }

@@ -23,6 +23,7 @@
 struct http_server;
 struct tls_server;
 struct http_exchange;
+struct metric_registry;
 
 typedef void (*http_handler)(struct http_exchange *x, void *arg);
 
@@ -38,14 +39,15 @@ struct http_server_conf {
     uint16_t port;          /* 0 = a free one */
     struct tls_server *tls; /* HTTPS with these keys, borrowed; NULL = HTTP */
     bool port_shared;       /* several loops of this process listen on it */
-    size_t connections_max; /* 0 = 4096; beyond: 503 and close */
+    size_t connections_max; /* 0 = 4096; beyond: 503 and close, counted in @metrics */
     size_t head_bytes;      /* 0 = 16 KiB */
     size_t body_bytes;      /* 0 = 1 MiB */
     /* Kept connection without a request, incomplete head, body that stalls; 0 = 60 s. */
     uint64_t idle_ms;
     const struct http_route *routes; /* copied, not the strings */
     size_t n_routes;
-    void *arg;        /* for handlers */
+    void *arg;                       /* for handlers */
+    struct metric_registry *metrics; /* borrowed; NULL = what is refused is not counted */
     const char *echo; /* name of a header that every answer repeats from its request; NULL = none */
     bool dated;       /* every answer says when it was made */
     /* Answers errors that no handler sees (400, 404, 405, 413, 431 …); NULL = plain text. */
@@ -59,8 +61,6 @@ uint16_t http_server_port(const struct http_server *s);
 void http_server_stop(struct http_server *s, loop_fn drained, void *arg);
 struct http_server *http_server_free(struct http_server *s); /* aborts what is left */
 size_t http_server_connections(const struct http_server *s);
-/* Connections refused because connections_max was reached, since the start. */
-uint64_t http_server_refused(const struct http_server *s);
 
 const struct http1_request *http_request(const struct http_exchange *x);
 struct loop *http_exchange_loop(struct http_exchange *x);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "lib/base/metric.h"
 #include "lib/base/test.h"
 #include "lib/net/loop_test.h"
 #include "lib/net/tcp.h"
@@ -621,18 +622,22 @@ static void test_back_pressure(void **state)
 
 static void test_too_many_connections(void **state)
 {
+    AUTO(metric_registry_free) struct metric_registry *metrics = metric_registry_new();
     struct http_server_conf conf = conf_default();
+    AUTO(buf_done) struct buf shown = BUF_NULL;
     struct client a, b;
 
     (void)state;
     conf.connections_max = 1;
+    conf.metrics = metrics;
     setup(conf);
     client_open(&a, STR(GET("/later")));
     LOOP_UNTIL(loop, pending);
     client_open(&b, STR_NULL);
     LOOP_UNTIL(loop, b.closed);
     assert_true(str_starts(buf_str(&b.got), STR("HTTP/1.1 503 Service Unavailable\r\n")));
-    assert_int_equal(http_server_refused(server), 1);
+    metric_print(metrics, &shown);
+    assert_non_null(strstr(buf_cstr(&shown), "\ncommutator_http_connections_refused_total 1\n"));
     assert_int_equal(http_server_connections(server), 1);
     client_close(&a);
     client_close(&b);

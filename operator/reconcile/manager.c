@@ -273,7 +273,8 @@ static int serve(struct manager *m, struct http_server **ret, const char *addres
                                                         .idle_ms = IDLE_MS,
                                                         .routes = routes,
                                                         .n_routes = n,
-                                                        .arg = m},
+                                                        .arg = m,
+                                                        .metrics = m->metrics},
                              e);
 }
 

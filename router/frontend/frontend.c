@@ -566,6 +566,7 @@ static int start_http(struct frontend *f, struct err *e)
                                     .routes = FRONTEND_ROUTES,
                                     .n_routes = frontend_routes(c->anthropic),
                                     .arg = &f->admin,
+                                    .metrics = f->serving.metrics.registry,
                                     .echo = "x-request-id",
                                     .dated = true,
                                     .on_error = api_error_from_server};

@@ -249,6 +249,7 @@ int rest_start(struct rest **ret, struct loop *l, const struct rest_conf *conf, 
                                     .routes = all + skipped,
                                     .n_routes = ARRAY_LEN(all) - skipped,
                                     .arg = r,
+                                    .metrics = conf->metrics,
                                     .on_error = on_error};
     int result;
 

@@ -144,6 +144,7 @@ int system_server_start(struct system_server **ret, struct loop *l,
         .routes = routes,
         .n_routes = ARRAY_LEN(routes),
         .arg = s,
+        .metrics = conf->metrics,
         .on_error = on_error,
     };
     int r;
