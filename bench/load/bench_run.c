@@ -257,6 +257,8 @@ int bench_run_report(struct bench_run *b, struct err *e)
     }
     if (b->why)
         return err_set(e, -EINVAL, "'%s': %s", b->conf->file, b->why);
+    if (b->timeline && (fflush(b->timeline) != 0 || ferror(b->timeline)))
+        return err_set(e, -EIO, "write '%s' failed", b->conf->timeline);
     return b->conf->json ? write_json(result, b->conf->json, e) : 0;
 }
 

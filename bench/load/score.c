@@ -76,8 +76,6 @@ void score_add(struct score *s, const struct load_result *r)
 void score_stop(struct score *s, uint64_t now_ns)
 {
     s->end_ns = MAX(s->end_ns, now_ns);
-    if (s->timeline)
-        (void)fflush(s->timeline);
 }
 
 uint64_t score_failures(const struct score *s)

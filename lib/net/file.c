@@ -28,3 +28,17 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *e)
     (void)close(fd);
     return r;
 }
+
+int file_write_all(int fd, struct str bytes)
+{
+    while (bytes.len) {
+        ssize_t n = write(fd, bytes.ptr, bytes.len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        bytes = str_skip(bytes, (size_t)n);
+    }
+    return 0;
+}

@@ -11,3 +11,5 @@
 
 /* Appends the file. -EFBIG beyond @max bytes; any other failure is the system's, with the path. */
 MUST_CHECK int file_read(const char *path, size_t max, struct buf *out, struct err *e);
+/* All of it, whatever interrupts; 0 or -errno. */
+MUST_CHECK int file_write_all(int fd, struct str bytes);

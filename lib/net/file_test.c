@@ -3,6 +3,8 @@
 #include "lib/base/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 static void files_are_appended_within_the_limit(void **state)
 {
@@ -13,7 +15,7 @@ static void files_are_appended_within_the_limit(void **state)
 
     (void)state;
     assert_true(fd >= 0);
-    assert_int_equal(write(fd, "hello", 5), 5);
+    assert_int_equal(file_write_all(fd, STR("hello")), 0);
     (void)close(fd);
     buf_put_cstr(&out, "say ");
     EXPECT_OK(file_read(path, 5, &out, &e), &e);
@@ -26,7 +28,18 @@ static void files_are_appended_within_the_limit(void **state)
     assert_int_equal(file_read("/tmp", 4, &out, &e), -EISDIR);
 }
 
+static void a_full_disk_is_told(void **state)
+{
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(file_write_all(fd, STR("x")), -ENOSPC);
+    assert_int_equal(file_write_all(fd, STR_NULL), 0);
+    (void)close(fd);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(files_are_appended_within_the_limit));
+    return TEST_RUN(T(files_are_appended_within_the_limit), T(a_full_disk_is_told));
 }

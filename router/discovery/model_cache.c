@@ -191,19 +191,15 @@ static char *name_aside(const char *path)
 static int write_whole(const char *path, struct str bytes, struct err *e)
 {
     AUTO(mem_free) char *aside = name_aside(path);
-    int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), r = 0;
+    int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), r;
 
     if (fd < 0)
         return err_errno(e, -errno, "'%s'", aside);
-    while (r == 0 && bytes.len > 0) {
-        ssize_t n = write(fd, bytes.ptr, bytes.len);
-
-        if (n < 0 && errno != EINTR)
-            r = err_errno(e, -errno, "'%s'", aside);
-        bytes = str_skip(bytes, n < 0 ? 0 : (size_t)n);
-    }
+    r = file_write_all(fd, bytes);
     if (r == 0 && fsync(fd) < 0)
-        r = err_errno(e, -errno, "'%s'", aside);
+        r = -errno;
+    if (r < 0)
+        (void)err_errno(e, r, "'%s'", aside);
     (void)close(fd);
     if (r == 0 && rename(aside, path) < 0)
         r = err_errno(e, -errno, "'%s'", path);

@@ -25,6 +25,7 @@
 #include "lib/base/json_pull.h"
 #include "lib/base/log.h"
 #include "lib/base/strmap.h"
+#include "lib/net/file.h"
 #include "lib/net/fswatch.h"
 #include "router/discovery/store.h"
 
@@ -111,7 +112,7 @@ static bool is_whole_json(struct str text)
 }
 
 /* False when it is gone or cannot be read. */
-static bool file_read(const char *path, struct buf *out, struct stat *ret_st)
+static bool record_read(const char *path, struct buf *out, struct stat *ret_st)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st = {0};
@@ -180,7 +181,7 @@ static void file_seen(struct bucket *b, const char *name)
     struct entry *en;
     struct stat st;
 
-    if (!file_read(path, &text, &st)) {
+    if (!record_read(path, &text, &st)) {
         file_gone(f, str_from(key));
         return;
     }
@@ -435,20 +436,6 @@ static void name_put(struct buf *out, struct str key)
     }
 }
 
-static int write_all(int fd, struct str text)
-{
-    while (text.len) {
-        ssize_t n = write(fd, text.ptr, text.len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        text = str_skip(text, (size_t)n);
-    }
-    return 0;
-}
-
 /* A complete file under a temporary name outside the bucket, then link(2) to its own. */
 static int own_write(struct store_file *f, const struct own *o, struct err *e)
 {
@@ -458,7 +445,7 @@ static int own_write(struct store_file *f, const struct own *o, struct err *e)
 
     if (fd < 0)
         return err_errno(e, -errno, "create '%s'", temp);
-    r = write_all(fd, str_from(o->json));
+    r = file_write_all(fd, str_from(o->json));
     if (close(fd) < 0 && r == 0)
         r = -errno;
     if (r == 0)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/buf.h"
+#include "lib/net/file.h"
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -60,16 +61,10 @@ void index_file_close(struct index_file *f)
 
 static int write_out(const struct index_draft *d, struct buf *b, struct err *e)
 {
-    while (b->len > 0) {
-        ssize_t n = write(d->fd, buf_data(b), b->len);
+    int r = file_write_all(d->fd, buf_str(b));
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_errno(e, -errno, "write '%s'", d->other_path);
-        buf_consume(b, (size_t)n);
-    }
-    return 0;
+    buf_clear(b);
+    return r < 0 ? err_errno(e, r, "write '%s'", d->other_path) : 0;
 }
 
 int index_draft_begin(struct index_draft *ret, const char *path,
