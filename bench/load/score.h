@@ -6,7 +6,7 @@
  * ttft_ms/itl_ms/tpot_ms/e2e_ms {p50,p90,p95,p99,mean,max}, hit_rate (cached / prompt tokens, of
  * the server's usage; null when it tells none), first_requests_hit_rate (of the first 100
  * answered), prompt_tokens, cached_tokens, output_tokens, output_tokens_per_s, requests_per_s. itl:
- * between two chunks with text; tpot: per request, (end - first) / (tokens - 1).
+ * between two chunks with text; tpot: per request, (end - first) / (tokens - 1). One loop.
  */
 #pragma once
 

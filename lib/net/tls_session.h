@@ -2,6 +2,7 @@
 /*
  * One side of a TLS connection as bytes in and bytes out (OpenSSL inside; no socket, so that tcp.c
  * stays the one who reads and writes). Made by tls_server.h and tls_client.h, which it may outlive.
+ * One thread at a time.
  */
 #pragma once
 

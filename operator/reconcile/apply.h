@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes the difference between a planned set and what exists: one request for an object that is
- * missing or differs, none for one that is right.
+ * missing or differs, none for one that is right. A struct apply is one pass's own, on its thread.
  */
 #pragma once
 
