@@ -505,11 +505,12 @@ def told_blocks(folder, *flags):
             while lines.readline() != b"PONG\r\n":
                 pass
             plane_caller.call(stack.generate, request(prompt(9)))
-            line = lines.readline()
-            while not line.startswith(b"MSG "):
-                line = lines.readline()
-            event = msgspec.msgpack.decode(msgspec.msgpack.decode(lines.read(int(line.split()[-1])))["payload"])
-    return event["data"]["AddRequest"]["token_sequence"]
+            while line := lines.readline():
+                if line.startswith(b"MSG "):
+                    event = msgspec.msgpack.decode(msgspec.msgpack.decode(lines.read(int(line.split()[-1])))["payload"])
+                    if "AddRequest" in event["data"]:  # and not the router's word that it is there
+                        return event["data"]["AddRequest"]["token_sequence"]
+    raise AssertionError("NATS hung up")
 
 
 def test_blocks_have_keyed_names(tmp_path):
