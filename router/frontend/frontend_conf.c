@@ -467,20 +467,7 @@ static const struct conf_field FIELDS[] = {
      .max = 1e12,
      .help = "memory for that, for each model: about twice the text of the prompts to remember; "
              "a quarter of it for what was not found again yet"},
-    {.flag = "engine-url",
-     .env = "COMMUTATOR_ENGINE_URLS",
-     .type = CONF_LIST,
-     .offset = AT(engine_urls),
-     .help = "serve a plain OpenAI server (vLLM, SGLang, any), too: "
-             "http://host:port[,option=value]...; "
-             "may be repeated.\n      options: kv-events=tcp://host:port|none, kv-replay=, "
-             "block-size=, "
-             "model= (the name here), model-path= (its files), api-key-env= (a variable)"},
-    {.env = "DYN_ENGINE_API_KEY",
-     .env_alias = "VLLM_API_KEY",
-     .type = CONF_STR,
-     .offset = AT(engine_api_key),
-     .help = "the key that plain OpenAI servers want to be shown, instead of the client's"},
+#include "router/frontend/frontend_conf_engine.inc"
     {.env = "HF_HOME",
      .type = CONF_STR,
      .offset = AT(hf_home),
