@@ -3,6 +3,7 @@
  * why. */
 #include <assert.h>
 
+#include "lib/base/err.h"
 #include "lib/base/json_tree.h"
 #include "router/openai/chat_extras.h"
 
