@@ -342,7 +342,7 @@ size_t metric_log_buckets(double min, double max, size_t n, double *ret_bounds)
 {
     size_t used = 0;
 
-    assert(min > 0 && max > min && n >= 2);
+    assert(min > 0 && max > min && n >= 1);
     ret_bounds[used++] = 0;
     for (size_t i = 1; i < n; i++) {
         double share = (double)i / (double)(n - 1);

@@ -53,6 +53,8 @@ static void bucket_rule_gives_the_published_bounds(void **state)
     assert_memory_equal(got, input, sizeof(input));
     assert_int_equal(metric_log_buckets(0.001, 2, 13, got), ARRAY_LEN(itl));
     assert_memory_equal(got, itl, sizeof(itl));
+    assert_int_equal(metric_log_buckets(0.001, 2, 1, got), 1);
+    assert_true(got[0] == 0);
 }
 
 static void a_full_family_counts_what_it_drops(void **state)

@@ -143,7 +143,7 @@ void admin_models(struct http_exchange *x, const struct admin *a)
 void admin_model(struct http_exchange *x, const struct admin *a)
 {
     AUTO(buf_done) struct buf body = BUF_NULL, query = BUF_NULL, name = BUF_NULL;
-    struct str raw = str_skip(http_request(x)->path, strlen("/v1/models/"));
+    struct str raw = str_skip(http_request(x)->path, strlen(a->models_path) + 1);
     const struct model *m = first_ready(serving_find_model(a->serving, raw));
     struct json_put j = json_put_on(&body);
     struct api_error e;

@@ -18,6 +18,7 @@ struct admin {
     struct instances *instances;
     struct kv_events *events;
     struct engines *engines; /* NULL: none are looked for */
+    const char *models_path; /* where the list of models is */
     struct samples samples;
 };
 

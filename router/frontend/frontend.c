@@ -58,7 +58,8 @@ struct frontend {
     struct indexes *indexes;
     struct models *models;
     struct replicas *replicas;
-    bool replica_sync; /* asked for */
+    bool replica_sync;   /* asked for */
+    struct arena *texts; /* paths of routes */
     struct http_server *http;
     struct tls_server *tls; /* NULL: plain HTTP */
     struct live_conf *live;
@@ -557,14 +558,16 @@ static int start_plane(struct frontend *f, struct err *e)
 static int start_http(struct frontend *f, struct err *e)
 {
     const struct frontend_conf *c = f->conf;
+    size_t n_routes;
+    const struct http_route *routes = frontend_routes(c, f->texts, &n_routes);
     struct http_server_conf conf = {.host = c->http_host,
                                     .port = (uint16_t)c->http_port,
                                     .connections_max = c->connections_max,
                                     .head_bytes = HEAD_BYTES,
                                     .body_bytes = c->body_limit_mb << 20,
                                     .idle_ms = IDLE_MS,
-                                    .routes = FRONTEND_ROUTES,
-                                    .n_routes = frontend_routes(c->anthropic),
+                                    .routes = routes,
+                                    .n_routes = n_routes,
                                     .arg = &f->admin,
                                     .metrics = f->serving.metrics.registry,
                                     .echo = "x-request-id",
@@ -625,7 +628,7 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     f->serving.migration_limit = conf->migration_limit;
     f->serving.migration_tokens_max = conf->migration_tokens_max;
     f->serving.router_id = random_u64();
-    serving_metrics_init(&f->serving.metrics, conf->metrics_prefix);
+    serving_metrics_init(&f->serving.metrics, conf->metrics_prefix, conf->histograms);
     f->replicas = replicas_new(l, f->serving.metrics.registry, f->serving.router_id);
     f->serving.router = router_metrics_new(f->serving.metrics.registry, f->serving.router_id);
     f->serving.overload_status = conf->overload_status == OVERLOAD_529 ? 529 : 503;
@@ -651,7 +654,9 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
         r = start_live_conf(f, e);
     if (r < 0)
         return r;
-    f->admin = (struct admin){.serving = &f->serving,
+    f->texts = arena_new();
+    f->admin = (struct admin){.models_path = conf->paths[PATH_MODELS],
+                              .serving = &f->serving,
                               .instances = f->instances,
                               .events = f->events,
                               .engines = f->engines};
@@ -731,6 +736,7 @@ struct frontend *frontend_free(struct frontend *f)
         return NULL;
     timer_free(f->stop_timer);
     http_server_free(f->http); /* ends requests, which end their streams and bookings */
+    arena_free(f->texts);
     tls_server_free(f->tls);
     live_conf_free(f->live);
     routing_report_free(f->report);

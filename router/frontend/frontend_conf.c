@@ -53,6 +53,7 @@ static const struct conf_field FIELDS[] = {
      .initial = "8000",
      .max = 65535,
      .help = "port to listen on, 0 = a free one"},
+#include "router/frontend/frontend_conf_http.inc"
 #include "router/frontend/frontend_conf_api.inc"
 #include "router/frontend/frontend_conf_tls.inc"
 #include "router/wire/plane_options.inc"
@@ -531,6 +532,7 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(metrics_prefix),
      .initial = "dynamo_frontend",
      .help = "of metric names"},
+#include "router/frontend/frontend_conf_histograms.inc"
     SWITCH("router-replica-sync", "DYN_ROUTER_REPLICA_SYNC", replica_sync, "false",
            "tell other routers of the same workers what is placed, and book what they tell"),
     {.flag = "router-index-dir",

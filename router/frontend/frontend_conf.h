@@ -12,6 +12,7 @@
 #include "lib/base/conf.h"
 #include "router/discovery/etcd_client.h"
 #include "router/frontend/admission.h"
+#include "router/frontend/histogram_range.h"
 #include "router/frontend/tracking.h"
 #include "router/sched/route_conf.h"
 #include "router/sync/kv_events.h"
@@ -22,6 +23,20 @@ enum event_plane { EVENT_PLANE_NATS, EVENT_PLANE_ZMQ };
 enum discovery { DISCOVERY_KUBERNETES, DISCOVERY_FILE, DISCOVERY_MEM, DISCOVERY_ETCD };
 
 enum { FRONTEND_IDLE_WORDS = 5, FRONTEND_IDLE_FLAGS = 6 };
+
+/* Routes whose path an operator may choose. What is below a path goes with it. */
+enum frontend_path {
+    PATH_CHAT,
+    PATH_COMPLETIONS,
+    PATH_EMBEDDINGS,
+    PATH_RESPONSES,
+    PATH_MESSAGES,
+    PATH_MODELS,
+    PATH_HEALTH,
+    PATH_LIVE,
+    PATH_METRICS,
+    FRONTEND_PATHS
+};
 
 struct frontend_conf {
     char *http_host;
@@ -45,6 +60,7 @@ struct frontend_conf {
     int template_style; /* enum template_style */
     int answer_style;   /* enum answer_style */
     char *metrics_prefix;
+    struct histogram_range histograms[FRONTEND_HISTOGRAMS];
     uint64_t kv_block_size;
     bool tokenizer_cache;
     uint64_t tokenizer_cache_bytes;
@@ -64,6 +80,8 @@ struct frontend_conf {
     uint64_t decision_records, record_mb;
     char *record_file;
     uint64_t body_limit_mb, connections_max, requests_max;
+    char *paths[FRONTEND_PATHS]; /* each begins with a slash */
+    bool no_admin_api;
     uint64_t drain_ms;
     char *nats_server, *nats_user, *nats_password, *nats_token, *nats_credentials;
     char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;

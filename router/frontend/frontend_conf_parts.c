@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/base/json_pull.h"
 #include "router/frontend/policy_file.h"
@@ -108,6 +109,24 @@ static bool wants_nats_tls(const struct frontend_conf *c)
     return c->nats_tls_ca || c->nats_tls_cert || c->nats_tls_unverified;
 }
 
+/* Routes are compared with what is asked for as it is, without its query. */
+static int check_paths(const struct frontend_conf *c, struct err *e)
+{
+    for (size_t i = 0; i < FRONTEND_PATHS; i++)
+        if (c->paths[i][0] != '/' || strpbrk(c->paths[i], "*?# "))
+            return err_set(e, -EINVAL, "DYN_HTTP_SVC_*_PATH: '%s' is not a path", c->paths[i]);
+    return 0;
+}
+
+static int check_histograms(const struct frontend_conf *c, struct err *e)
+{
+    for (size_t i = 0; i < FRONTEND_HISTOGRAMS; i++)
+        if (c->histograms[i].min >= c->histograms[i].max)
+            return err_set(e, -EINVAL, "DYN_METRICS_*_MIN: %g is not below its _MAX, %g",
+                           c->histograms[i].min, c->histograms[i].max);
+    return 0;
+}
+
 int frontend_conf_settle_index(struct frontend_conf *c, struct err *e)
 {
     if (c->serve_indexer && c->use_remote_indexer)
@@ -151,6 +170,10 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
         r = err_set(e, -EINVAL, "--tls-cert-path and --tls-key-path need each other");
     if (r == 0 && ret->tls_client_ca && !ret->tls_cert)
         r = err_set(e, -EINVAL, "--tls-client-ca-cert-path needs --tls-cert-path");
+    if (r == 0)
+        r = check_paths(ret, e);
+    if (r == 0)
+        r = check_histograms(ret, e);
     if (r == 0)
         r = plane_tls_check(&ret->plane_tls, e);
     if (r == 0)

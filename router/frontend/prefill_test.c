@@ -142,6 +142,7 @@ static void rig_open_cut(struct rig *rig, enum route_mode mode, const struct mod
 {
     struct model_card card = *cut;
     char name[] = "m", ns[] = "ns", component[] = "prefill", endpoint[] = "generate";
+    struct histogram_range ranges[FRONTEND_HISTOGRAMS];
     struct served_model found = {.name = name,
                                  .is_prefill = true,
                                  .card = &card,
@@ -165,7 +166,9 @@ static void rig_open_cut(struct rig *rig, enum route_mode mode, const struct mod
     test_planes(rig->loop, &rig->serving.plane, &rig->server);
     rig->serving.loop = rig->loop;
     rig->serving.route = rig->route;
-    serving_metrics_init(&rig->serving.metrics, "t");
+    for (size_t i = 0; i < FRONTEND_HISTOGRAMS; i++)
+        ranges[i] = (struct histogram_range){1, 2, 2};
+    serving_metrics_init(&rig->serving.metrics, "t", ranges);
     EXPECT_OK(explain_new(&rig->serving.explain,
                           &(struct explain_conf){.loop = rig->loop,
                                                  .records = 16,

@@ -4,11 +4,9 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
+#include "lib/base/arena.h"
 #include "lib/net/http_server.h"
+#include "router/frontend/frontend_conf.h"
 
-extern const struct http_route FRONTEND_ROUTES[];
-/* How many of them are served. */
-size_t frontend_routes(bool anthropic);
+/* *@ret_n of them; they and their paths live in @a. */
+struct http_route *frontend_routes(const struct frontend_conf *c, struct arena *a, size_t *ret_n);

@@ -6,8 +6,6 @@
 #include "lib/base/digest.h"
 #include "router/frontend/program_gate.h"
 
-enum { BUCKETS_MAX = 32 };
-
 static struct metric_family *family(struct serving_metrics *m, const char *prefix, const char *name,
                                     const char *help, enum metric_type type,
                                     const char *const *labels)
@@ -21,14 +19,14 @@ static struct metric_family *family(struct serving_metrics *m, const char *prefi
 }
 
 static struct metric_family *histogram(struct serving_metrics *m, const char *prefix,
-                                       const char *name, const char *help, double min, double max,
-                                       size_t n)
+                                       const char *name, const char *help,
+                                       struct histogram_range range)
 {
     AUTO(mem_free) char *full = xasprintf("%s%s", prefix, name);
-    double bounds[BUCKETS_MAX];
+    double bounds[HISTOGRAM_BOUNDS_MAX];
     struct metric_desc d = {full, help, METRIC_HISTOGRAM, {"model"}, bounds, 0};
 
-    d.n_buckets = metric_log_buckets(min, max, n, bounds);
+    d.n_buckets = metric_log_buckets(range.min, range.max, range.n, bounds);
     return metric_family(m->registry, &d);
 }
 
@@ -70,9 +68,9 @@ static void init_ours(struct serving_metrics *m)
                "How the prompts of disaggregated requests were computed, and why not by a "
                "prefill worker",
                METRIC_COUNTER, (const char *const[]){"model", "path", "reason", NULL});
-    m->prefill_seconds =
-        histogram(m, "commutator_router_", "prefill_seconds",
-                  "From sending a prompt to a prefill worker until it is computed", 0.001, 480, 18);
+    m->prefill_seconds = histogram(m, "commutator_router_", "prefill_seconds",
+                                   "From sending a prompt to a prefill worker until it is computed",
+                                   (struct histogram_range){0.001, 480, 18});
     m->overloads = family(m, "commutator_router_", "overloads_total",
                           "Requests refused for want of room, by reason", METRIC_COUNTER,
                           (const char *const[]){"model", "reason", NULL});
@@ -105,7 +103,8 @@ static void init_ours(struct serving_metrics *m)
                                          "Routing configurations refused", METRIC_COUNTER, NULL));
 }
 
-void serving_metrics_init(struct serving_metrics *m, const char *prefix)
+void serving_metrics_init(struct serving_metrics *m, const char *prefix,
+                          const struct histogram_range *ranges)
 {
     static const char *const by_model[] = {"model", NULL};
     AUTO(mem_free) char *p = xasprintf("%s_", prefix);
@@ -127,16 +126,18 @@ void serving_metrics_init(struct serving_metrics *m, const char *prefix)
         family(m, p, "disconnected_clients", "Number of disconnected clients", METRIC_GAUGE, NULL));
     m->output_total =
         family(m, p, "output_tokens_total", "Output tokens", METRIC_COUNTER, by_model);
-    m->duration =
-        histogram(m, p, "request_duration_seconds", "Duration of LLM requests", 1, 256, 10);
-    m->input_tokens =
-        histogram(m, p, "input_sequence_tokens", "Input sequence length in tokens", 50, 128000, 12);
+    m->duration = histogram(m, p, "request_duration_seconds", "Duration of LLM requests",
+                            ranges[HISTOGRAM_DURATION]);
+    m->input_tokens = histogram(m, p, "input_sequence_tokens", "Input sequence length in tokens",
+                                ranges[HISTOGRAM_INPUT]);
     m->output_tokens = histogram(m, p, "output_sequence_tokens", "Output sequence length in tokens",
-                                 50, 32000, 10);
+                                 ranges[HISTOGRAM_OUTPUT]);
     m->cached_tokens = histogram(m, p, "cached_tokens", "Prompt tokens that the engine had cached",
-                                 50, 128000, 12);
-    m->ttft = histogram(m, p, "time_to_first_token_seconds", "Time to first token", 0.001, 480, 18);
-    m->itl = histogram(m, p, "inter_token_latency_seconds", "Inter-token latency", 0.001, 2, 13);
+                                 ranges[HISTOGRAM_INPUT]);
+    m->ttft = histogram(m, p, "time_to_first_token_seconds", "Time to first token",
+                        ranges[HISTOGRAM_TTFT]);
+    m->itl = histogram(m, p, "inter_token_latency_seconds", "Inter-token latency",
+                       ranges[HISTOGRAM_ITL]);
     m->reuse_hits =
         metric_plain(family(m, p, "tokenizer_cache_hits_total",
                             "Prompts that began like a recent one", METRIC_COUNTER, NULL));

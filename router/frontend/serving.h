@@ -15,6 +15,7 @@
 #include "router/frontend/spans.h"
 #include "router/wire/optional.h"
 #include "router/frontend/admission.h"
+#include "router/frontend/histogram_range.h"
 #include "router/frontend/model.h"
 #include "router/kv/tracking_hash.h"
 #include "router/sched/route_conf.h"
@@ -80,8 +81,9 @@ struct serving {
     bool stopping;
 };
 
-/* @prefix "dynamo_frontend". */
-void serving_metrics_init(struct serving_metrics *m, const char *prefix);
+/* @prefix "dynamo_frontend"; @ranges: in order of enum frontend_histogram. */
+void serving_metrics_init(struct serving_metrics *m, const char *prefix,
+                          const struct histogram_range *ranges);
 void serving_metrics_done(struct serving_metrics *m);
 /* Gauges from the card: model_context_length and its kin. */
 void serving_metrics_card(struct serving_metrics *m, const struct model *model);

@@ -67,7 +67,8 @@ static const struct conf_field OWN[] = {
      .help = "above its endpoints"},
 };
 
-/* Of the frontend alone: it serves HTTP, reads models, has modes and is configured while it runs. */
+/* Of the frontend alone: it serves HTTP, reads models, has modes and is configured while it runs. What
+ * ends in '_' is how names begin. */
 static const char *const NOT_HERE[] = {
     "namespace",
     "http-host",
@@ -96,6 +97,9 @@ static const char *const NOT_HERE[] = {
     "reasoning-field-name",
     "DYN_RUNTIME_INHIBITED_DURATION_SECS",
     "DYN_HTTP_BODY_LIMIT_MB",
+    "DYN_HTTP_SVC_",
+    "DYN_METRICS_",
+    "DYN_DISABLE_FRONTEND_",
     "COMMUTATOR_ROUTING_CONFIGMAP",
 };
 
@@ -104,7 +108,8 @@ static bool is_here(const struct conf_field *f)
     struct str name = str_from(f->flag ? f->flag : f->env);
 
     for (size_t i = 0; i < ARRAY_LEN(NOT_HERE); i++)
-        if (str_is(name, NOT_HERE[i]))
+        if (str_is(name, NOT_HERE[i]) ||
+            (str_ends(str_from(NOT_HERE[i]), STR("_")) && str_starts(name, str_from(NOT_HERE[i]))))
             return false;
     return true;
 }

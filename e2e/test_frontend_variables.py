@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables that change what the frontend serves, beside the reference's frontend with the same ones."""
+
+import re
+
+import pytest
+
+from conftest import program, run
+from stack import CHAT, COMPLETIONS, MODEL, until
+from test_answer_shapes import RELEASES, id_items, of_release
+from test_openai_interop import NEWEST, Rig
+
+HELLO = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 5}
+PATHS = {"CHAT": "/a/chat", "CMP": "/a/complete", "EMB": "/a/embed", "RESPONSES": "/a/respond", "MODELS": "/a/models",
+         "HEALTH": "/a/health", "LIVE": "/a/live", "METRICS": "/a/metrics", "ANTHROPIC": "/a/messages"}
+# Families, by the variable of their bounds.
+FAMILIES = {"TTFT": ["time_to_first_token_seconds"], "ITL": ["inter_token_latency_seconds"],
+            "INPUT_SEQUENCE": ["input_sequence_tokens"], "OUTPUT_SEQUENCE": ["output_sequence_tokens"],
+            "REQUEST_DURATION": ["request_duration_seconds"]}
+
+
+@pytest.fixture
+def rig(tmp_path):
+    with Rig(tmp_path) as rig:
+        yield rig
+
+
+class Pair:
+    """A frontend of that release and ours, with the same variables, in front of the same worker."""
+
+    def __init__(self, rig, release, completions=COMPLETIONS, **env):
+        rig.start(change=of_release(release))
+        rig.say = id_items([300], [301])
+        rig.ready = lambda front: front
+        self.fronts = rig.reference(release, **env), rig.ours(**env)
+        body = {"model": MODEL, "prompt": "x", "max_tokens": 1}
+        for front in self.fronts:
+            until("it serves the model", lambda: self.status(front, completions, body) == 200)
+
+    @staticmethod
+    def status(front, path, body=None):
+        try:
+            return front.ask(path, body)[0]
+        except OSError:
+            return None
+
+    def ask(self, path, body=None, headers=()):
+        """[(status, text)] of theirs and of ours."""
+        return [front.ask(path, body and {"model": MODEL, **body}, headers) for front in self.fronts]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_paths(rig, release):
+    pair = Pair(rig, release, PATHS["CMP"], **{f"DYN_HTTP_SVC_{name}_PATH": path for name, path in PATHS.items()},
+                DYN_ENABLE_ANTHROPIC_API="1")
+    said = {"GET": None, "CHAT": HELLO, "EMB": {"model": "none", "input": "x"}, "RESPONSES": {"model": "none", "input": "x"}}
+    moved = [("MODELS", ""), ("HEALTH", ""), ("LIVE", ""), ("METRICS", ""), ("CHAT", ""), ("EMB", ""), ("RESPONSES", "")]
+    before = [CHAT, COMPLETIONS, "/v1/embeddings", "/v1/responses", "/v1/models", "/health", "/live", "/metrics"]
+    if release == NEWEST:
+        said.update({"ANTHROPIC": HELLO})
+        moved += [("ANTHROPIC", ""), ("ANTHROPIC", "/count_tokens"), ("MODELS", f"/{MODEL}"), ("MODELS", "/none")]
+        before += ["/v1/messages", "/v1/messages/count_tokens", f"/v1/models/{MODEL}"]
+    for name, below in moved:
+        (want, _), (got, text) = pair.ask(PATHS[name] + below, said.get(name))
+        assert got == want and got == (404 if name in ("EMB", "RESPONSES") or below == "/none" else 200), (name, below, text)
+    for path in before:
+        body = None if path.startswith(("/v1/models", "/health", "/live", "/metrics")) else HELLO
+        assert [status for status, _ in pair.ask(path, body)] == [404, 404], path
+
+
+def bounds(text, family):
+    return re.findall(rf'^dynamo_frontend_{family}_bucket{{.*le="([^"]*)"', text, re.M)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_bounds_of_histograms(rig, release):
+    """0.9.0 has a word more in the names."""
+    head = "DYN_METRICS_" if release == NEWEST else "DYN_HISTOGRAM_DYN_METRICS_"
+    said = {"TTFT": {"MIN": "0.01", "MAX": "10", "COUNT": "5"}, "ITL": {"MIN": "1e-2", "MAX": "80", "COUNT": "100"},
+            "INPUT_SEQUENCE": {"COUNT": "1"}, "OUTPUT_SEQUENCE": {"MAX": "100000", "COUNT": "2"},
+            "REQUEST_DURATION": {"MIN": "200", "MAX": "1000"}}
+    pair = Pair(rig, release, **{f"{head}{name}_{end}": value for name, ends in said.items() for end, value in ends.items()})
+    for status, _ in pair.ask(COMPLETIONS, {"prompt": "x", "max_tokens": 5, "stream": True}):
+        assert status == 200
+    (_, theirs), (_, ours) = pair.ask("/metrics")
+    for families in FAMILIES.values():
+        for family in families:
+            assert bounds(theirs, family) and bounds(ours, family) == bounds(theirs, family), family
+
+
+def test_no_admin_api(rig):
+    pair = Pair(rig, NEWEST, DYN_DISABLE_FRONTEND_ADMIN_API="yes")
+    for body in (None, {"active_decode_blocks_threshold": 0.5}):
+        assert [status for status, _ in pair.ask("/busy_threshold", body)] == [404, 404]
+    assert [status for status, _ in pair.ask("/v1/models")] == [200, 200]
+
+
+@pytest.mark.parametrize("name,value", [
+    ("DYN_HTTP_SVC_CHAT_PATH", "chat"), ("DYN_HTTP_SVC_CHAT_PATH", "/chat*"), ("DYN_METRICS_TTFT_MIN", "500"),
+    ("DYN_METRICS_TTFT_MIN", "0"), ("DYN_METRICS_ITL_MAX", "inf"), ("DYN_METRICS_ITL_COUNT", "0"),
+    ("DYN_METRICS_ITL_COUNT", "513")])
+def test_refused_at_start(name, value):
+    done = run(program("dynamo-frontend"), check=False, env={name: value})
+    assert done.returncode not in (0, -6, -11) and re.search(r"DYN_(HTTP_SVC|METRICS)_", done.stderr + done.stdout)
