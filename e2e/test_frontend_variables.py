@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables that change what the frontend serves, beside the reference's frontend with the same ones."""
 
+import json
 import re
 
 import pytest
 
+import fake_worker
 from conftest import program, run
 from stack import CHAT, COMPLETIONS, MODEL, until
 from test_answer_shapes import RELEASES, id_items, of_release
@@ -102,3 +104,44 @@ def test_no_admin_api(rig):
 def test_refused_at_start(name, value):
     done = run(program("dynamo-frontend"), check=False, env={name: value})
     assert done.returncode not in (0, -6, -11) and re.search(r"DYN_(HTTP_SVC|METRICS)_", done.stderr + done.stdout)
+
+
+def chunk_keys(text):
+    """Which chunks of a stream have choices, and which tell the usage."""
+    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    return [(bool(chunk["choices"]), bool(chunk.get("usage"))) for chunk in chunks]
+
+
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS])
+def test_forced_usage(rig, api):
+    pair = Pair(rig, NEWEST, DYN_ENABLE_FORCE_INCLUDE_USAGE="1")
+    body = HELLO if api == CHAT else {"prompt": "x", "max_tokens": 5}
+    for more in ({}, {"stream_options": {"include_usage": False}}, {"stream_options": {"continuous_usage_stats": True}}):
+        (_, want), (_, got) = pair.ask(api, {**body, **more, "stream": True})
+        assert chunk_keys(got) == chunk_keys(want) and chunk_keys(got)[-1] == (False, True), more
+    # Of several choices 1.6.1 makes one.
+    assert chunk_keys(pair.fronts[1].ask(api, {"model": MODEL, **body, "stream": True, "n": 2})[1])[-1] == (False, True)
+    for status, text in pair.ask(api, {**body, "stream_options": {"include_usage": True}}):
+        assert status == 400, text
+
+
+UNKNOWN = [{"foo": 1}, {"foo": {"bar": [None]}, "guided_jsonx": 5}, {"messages_": []}]
+STILL_WRONG = [{"temperature": 17}, {"functions": []}, {"function_call": "auto"}, {"stop": [1.5]}]
+
+
+def test_unknown_members_are_passed_over(rig):
+    pair = Pair(rig, NEWEST, DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS="1")
+    for more, right in [(more, True) for more in UNKNOWN] + [(more, False) for more in STILL_WRONG]:
+        statuses = [status for status, _ in pair.ask(CHAT, {**HELLO, **more})]
+        assert len(set(statuses)) == 1 and (statuses[0] == 200) == right, (more, statuses)
+    assert [status for status, _ in pair.ask(COMPLETIONS, {"prompt": "x", "foo": 1, "tools": 3})] == [200, 200]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_silent_workers(rig, begins):
+    """A worker that goes on being connected and says nothing is given up."""
+    pair = Pair(rig, NEWEST, DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS="1")
+    for front in pair.fronts:
+        rig.worker.behaviour = fake_worker.HANG_AFTER_TOKENS if begins else fake_worker.SILENT
+        status, text = front.ask(COMPLETIONS, {"model": MODEL, "prompt": "x", "max_tokens": 50})
+        assert status >= 500, text

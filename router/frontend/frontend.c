@@ -623,6 +623,8 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     f->serving.dispatches_thoughts = conf->dispatch_thoughts;
     f->serving.anthropic = conf->anthropic;
     f->serving.strips_preamble = conf->strip_preamble;
+    f->serving.reads_loosely = conf->reads_loosely;
+    f->serving.tells_usage = conf->tells_usage;
     f->serving.enforce_disagg = conf->enforce_disagg;
     f->serving.tracer.records = conf->log_jsonl;
     f->serving.migration_limit = conf->migration_limit;

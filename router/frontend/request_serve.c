@@ -380,13 +380,22 @@ static struct request_parts parts_of(struct serving *s, struct http_exchange *x)
     return (struct request_parts){.s = s, .x = x, .arena = arena_new(), .start_ns = clock_now_ns()};
 }
 
+static bool read_body(struct request_parts *p, enum api api, struct api_error *e)
+{
+    struct str body = http_request(p->x)->body;
+    bool ok = p->s->reads_loosely ? openai_request_parse_loosely(api, body, p->arena, &p->in, e)
+                                  : openai_request_parse(api, body, p->arena, &p->in, e);
+
+    p->in.include_usage |= p->s->tells_usage && p->in.stream;
+    return ok;
+}
+
 void request_serve(struct serving *s, struct http_exchange *x, enum api api)
 {
     struct request_parts parts = parts_of(s, x);
     struct api_error e;
 
-    if (!is_json(x, &e) ||
-        !openai_request_parse(api, http_request(x)->body, parts.arena, &parts.in, &e) ||
+    if (!is_json(x, &e) || !read_body(&parts, api, &e) ||
         !find_model(s, x, &parts.in, &parts.m, &e) || !can_tell_ids(&parts, &e))
         refuse(&parts, &e);
     else if (request_batch_size(parts.m, &parts.in) > 1)

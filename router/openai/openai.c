@@ -564,8 +564,8 @@ static bool read_key(struct openai_reader *rd, struct str name)
     return true;
 }
 
-bool openai_request_parse(enum api api, struct str body, struct arena *a,
-                          struct openai_request *ret, struct api_error *e)
+static bool parse(enum api api, struct str body, struct arena *a, bool loosely,
+                  struct openai_request *ret, struct api_error *e)
 {
     struct openai_reader rd = {.arena = a, .r = ret, .e = e};
     struct str name;
@@ -590,11 +590,23 @@ bool openai_request_parse(enum api api, struct str body, struct arena *a,
         (void)api_malformed(e, NULL, "Failed to parse the request body as JSON: %s", why.text);
     else if (!ok && e->status == 0)
         (void)api_malformed(e, NULL, "The request body must be a JSON object");
-    if (e->status == 0 && rd.unknown.len)
+    if (e->status == 0 && rd.unknown.len && !loosely)
         (void)api_fail(e, 400, NULL, "Validation: Unsupported parameter(s): %s",
                        buf_cstr(&rd.unknown));
     buf_done(&rd.unknown);
     return e->status == 0 && openai_check(ret, e) && openai_settle(ret, a, e);
+}
+
+bool openai_request_parse(enum api api, struct str body, struct arena *a,
+                          struct openai_request *ret, struct api_error *e)
+{
+    return parse(api, body, a, false, ret, e);
+}
+
+bool openai_request_parse_loosely(enum api api, struct str body, struct arena *a,
+                                  struct openai_request *ret, struct api_error *e)
+{
+    return parse(api, body, a, true, ret, e);
 }
 
 void openai_request_done(struct openai_request *r)

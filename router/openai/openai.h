@@ -105,6 +105,9 @@ struct openai_request {
 /* False with @e filled: 400 for what is malformed or out of range, 501 for functions. */
 MUST_CHECK bool openai_request_parse(enum api api, struct str body, struct arena *a,
                                      struct openai_request *ret, struct api_error *e);
+/* The same, but keys that it does not know are passed over. */
+MUST_CHECK bool openai_request_parse_loosely(enum api api, struct str body, struct arena *a,
+                                             struct openai_request *ret, struct api_error *e);
 /* Templates and parsers know by several names whether thoughts are asked for; 1.x gives each of them what one
  * says: `thinking`, `enable_thinking`, `thinking_mode`, `reasoning_effort`, the first that is clear. @args: an
  * object, or NULL. */

@@ -197,6 +197,24 @@ static void what_only_newer_workers_know(void **state)
 }
 
 #define M "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+static void read_loosely_unknown_keys_are_passed_over(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct openai_request r;
+    struct api_error e;
+
+    (void)state;
+    assert_true(openai_request_parse_loosely(
+        API_CHAT, STR("{\"foo\":{\"model\":\"x\"}," M ",\"bar\":2}"), a, &r, &e));
+    assert_true(str_is(r.model, "m"));
+    openai_request_done(&r);
+    assert_false(openai_request_parse_loosely(API_CHAT, STR("{" M ",\"foo\":}"), a, &r, &e));
+    openai_request_done(&r);
+    assert_false(openai_request_parse_loosely(API_CHAT, STR("{" M ",\"foo\":1,\"temperature\":9}"),
+                                              a, &r, &e));
+    openai_request_done(&r);
+}
+
 static const struct {
     const char *body;
     int status;
@@ -367,5 +385,6 @@ int main(void)
                     T(prompts_in_every_form), T(several_prompts_and_choices),
                     T(what_only_newer_workers_know), T(names_may_have_escapes),
                     T(bad_requests_are_told_what_is_wrong), T(json_has_several_types),
-                    T(bodies_that_are_no_requests_are_told_apart));
+                    T(bodies_that_are_no_requests_are_told_apart),
+                    T(read_loosely_unknown_keys_are_passed_over));
 }
