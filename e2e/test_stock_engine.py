@@ -302,8 +302,10 @@ def test_a_client_that_leaves_is_seen_by_the_engine(stack):
     serve(stack, engines)
     stream = stack.stream(max_tokens=10000, ignore_eos=True)
     next(stream.events)
+    until("it runs", lambda: engines[0].metric("vllm:num_requests_running") == 1)
     stream.close()
-    until("the engine has aborted it", lambda: engines[0].metric("vllm:request_success_total", finished_reason="abort") == 1)
+    until("the engine has aborted it", lambda: engines[0].metric("vllm:num_requests_running") == 0)
+    assert not any(engines[0].metric("vllm:request_success_total", finished_reason=reason) for reason in ("abort", "stop", "length"))
     assert stack.metric("dynamo_frontend_disconnected_clients") == 1
 
 

@@ -14,7 +14,7 @@
 #include "worker/openai_server.h"
 
 /* Why a request of vLLM ended. */
-enum openai_end { OPENAI_STOP, OPENAI_LENGTH, OPENAI_ABORT, OPENAI_ENDS };
+enum openai_end { OPENAI_STOP, OPENAI_LENGTH, OPENAI_ENDS };
 
 struct openai_server {
     struct openai_server_conf conf;

@@ -201,16 +201,14 @@ static void on_failed(void *arg, const char *why)
 static const struct mock_answer ANSWER = {
     .item = on_item, .finished = on_finished, .failed = on_failed, .broken = on_broken};
 
-/* The client has left: vLLM aborts what runs for it. */
+/* The client has left: vLLM aborts what runs for it, and counts that nowhere. */
 static void on_gone(void *arg)
 {
     struct openai_job *j = arg;
 
     j->x = NULL;
-    if (j->dropping)
-        return;
-    count_end(j, OPENAI_ABORT);
-    job_free(j);
+    if (!j->dropping)
+        job_free(j);
 }
 
 /* --- start ------------------------------------------------------------------------------------ */

@@ -47,7 +47,8 @@ static void put_cache_config(struct openai_server *s)
 
 static void make_metrics(struct openai_server *s)
 {
-    static const char *const reasons[OPENAI_ENDS] = {"stop", "length", "abort"};
+    static const char *const reasons[OPENAI_ENDS] = {"stop", "length"};
+    static const char *const never[] = {"abort", "error", "repetition"}; /* vLLM lists all */
     struct metric_family *ended;
 
     s->metrics = metric_registry_new();
@@ -64,6 +65,8 @@ static void make_metrics(struct openai_server *s)
                    "finished_reason");
     for (size_t i = 0; i < OPENAI_ENDS; i++)
         s->ended[i] = metric_with(ended, s->name, "0", reasons[i]);
+    for (size_t i = 0; i < ARRAY_LEN(never); i++)
+        (void)metric_with(ended, s->name, "0", never[i]);
     put_cache_config(s);
 }
 
