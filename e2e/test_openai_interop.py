@@ -614,40 +614,90 @@ def told_apart(body):
     return without_null({**{k: body.get(k) or None for k in kinds}, "bootstrap_info": meeting or None})
 
 
+COMPUTED = {"token_ids": [300], "text": "p", "finish_reason": "length", "disaggregated_params": {"a": 1}}
+
+
+class Sides:
+    """A prefill and a decode worker before a frontend of the reference and ours."""
+
+    def __init__(self, rig, mode, meets, release=NEWEST):
+        from test_answer_shapes import of_release
+
+        mocker, kv = rig.stack.mocker(), rig.stack.kv
+        mocker.wait_log("worker registered")
+
+        def of_side(side, other):
+            def change(card):
+                card.update(worker_type=side, needs=[[other]], **({"model_type": "Prefill"} if side == "prefill" else {}))
+                of_release(release)(card)
+                if meets and side == "prefill":
+                    card["runtime_config"]["disaggregated_endpoint"] = {"bootstrap_host": "127.0.0.1", "bootstrap_port": 9}
+            return change
+        self.computed = [COMPUTED]
+        self.prefill = FakeWorker(kv, lambda body: self.computed, 0xbbb1, of_side("prefill", "decode"), component="prefill")
+        self.decode = FakeWorker(kv, lambda body: [{"token_ids": [300], "text": "hi", "finish_reason": "stop"}], 0xaaa1,
+                                 of_side("decode", "prefill"))
+        mocker.stop()
+        flags = "--router-mode", mode, "--no-kv-events"
+        self.fronts = rig.reference(release, *flags), rig.ours(*flags)
+
+    def __enter__(self):
+        for front in self.fronts:
+            asked = len(self.prefill.bodies)
+            until("both sides are known", lambda: front.answer() and len(self.prefill.bodies) > asked)
+        return self
+
+    def __exit__(self, *why):
+        self.prefill.close()
+        self.decode.close()
+
+    def asked(self):
+        return len(self.prefill.bodies), len(self.decode.bodies)
+
+
 @pytest.mark.parametrize("mode", ["kv", "round-robin"])
 @pytest.mark.parametrize("meets", [True, False], ids=["bootstrap", "synchronous"])
 def test_what_both_sides_of_1_x_are_told(rig, mode, meets):
     """Whose engines may have to find each other by it, or routers before them."""
-    mocker, kv = rig.stack.mocker(), rig.stack.kv
-    mocker.wait_log("worker registered")
-
-    def of_prefill(card):
-        card.update(model_type="Prefill", worker_type="prefill", needs=[["decode"]])
-        if meets:
-            card["runtime_config"]["disaggregated_endpoint"] = {"bootstrap_host": "127.0.0.1", "bootstrap_port": 9}
-    computed = {"token_ids": [300], "finish_reason": "length", "disaggregated_params": {"a": 1}}
-    prefill = FakeWorker(kv, lambda body: [computed], 0xbbb1, of_prefill, component="prefill")
-    decode = FakeWorker(kv, lambda body: [{"token_ids": [300], "text": "hi", "finish_reason": "stop"}], 0xaaa1,
-                        lambda card: card.update(worker_type="decode", needs=[["prefill"]]))
-    mocker.stop()
-    try:
-        flags = "--router-mode", mode, "--no-kv-events"
-        fronts = rig.reference(NEWEST, *flags), rig.ours(*flags)
-        for front in fronts:
-            asked = len(prefill.bodies)
-            until("both sides are known", lambda: front.answer() and len(prefill.bodies) > asked)
+    with Sides(rig, mode, meets) as sides:
+        prefill, decode = sides.prefill, sides.decode
         for more in ({}, {"nvext": {"agent_hints": {"priority": 3}}}, {"cache_salt": "s", "stream": True},
                      {"nvext": {"prefill_worker_id": 0xbbb1, "decode_worker_id": 0xaaa1}}):
             bodies = []
-            for front in fronts:
-                asked = len(prefill.bodies), len(decode.bodies)
+            for front in sides.fronts:
+                asked = sides.asked()
                 front.answer(**more)
-                until("both were asked", lambda: (len(prefill.bodies), len(decode.bodies)) == (asked[0] + 1, asked[1] + 1))
+                until("both were asked", lambda: sides.asked() == (asked[0] + 1, asked[1] + 1))
                 bodies.append((told_apart(prefill.bodies[-1]), told_apart(decode.bodies[-1])))
             assert bodies[0] == bodies[1], more
-    finally:
-        prefill.close()
-        decode.close()
+
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14, "prompt_tokens_details": {"cached_tokens": 3}}
+# What a prefill worker says.
+ENDS = [[{**COMPUTED, "finish_reason": reason}] for reason in ("stop", "eos", "cancelled", "content_filter", "length", None)]
+ENDS += [[{"token_ids": [300], "text": "p", "finish_reason": "stop"}], [{"token_ids": [], "finish_reason": "eos"}],
+         [{"token_ids": [300], "finish_reason": "stop"}], [{"token_ids": [300], "finish_reason": "stop", "completion_usage": USAGE}],
+         [{**COMPUTED, "finish_reason": None}, {"token_ids": [301], "text": "q", "finish_reason": "stop"}]]
+FIELDS = {"nvext": {"extra_fields": ["worker_id", "completion_token_ids"]}}
+
+
+@pytest.mark.parametrize("release", ["0.9.0", NEWEST])
+def test_a_prefill_that_ends_the_answer(rig, release):
+    """The first token may: then 1.6.1 asks nobody for more, 0.9.0 does in any case."""
+    with Sides(rig, "kv", False, release) as sides:
+        for items in ENDS:
+            sides.computed = items
+            for more in ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, FIELDS, {"stop": ["p"]}, {"max_tokens": 1}):
+                if release == "0.9.0" and more is FIELDS:
+                    continue
+                found = []
+                for front in sides.fronts:
+                    before = sides.asked()
+                    answer = front.answer(**more)
+                    whole = answer[1][-1] if isinstance(answer, tuple) else answer
+                    found.append((said(answer), whole.get("usage"), whole.get("nvext"), sides.asked()[1] - before[1]))
+                assert found[0] == found[1], (items, more)
+                assert found[1][3] == (release == "0.9.0" or items[0]["finish_reason"] in ("length", None))
 
 
 @pytest.mark.parametrize("more", [{"stop_token_ids": [302]}, {"stop": [302]}, {"stop_token_ids": [302], "min_tokens": 10},

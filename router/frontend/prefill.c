@@ -39,6 +39,8 @@ struct prefill {
     struct engine_output_reader reader;
     struct buf params, details; /* JSON that the worker gave */
     struct buf result;          /* prefill_result */
+    bool heard;                 /* an output, in this attempt */
+    struct buf answer;          /* the output that is all there is to say; empty = none */
 };
 
 /* --- life --------------------------------------------------------------------------------------
@@ -103,6 +105,7 @@ static void drop_attempt(struct prefill *p, enum decision_end how)
     buf_clear(&p->params);
     buf_clear(&p->details);
     buf_clear(&p->result);
+    buf_clear(&p->answer);
 }
 
 struct prefill *prefill_free(struct prefill *p)
@@ -115,6 +118,7 @@ struct prefill *prefill_free(struct prefill *p)
     buf_done(&p->params);
     buf_done(&p->details);
     buf_done(&p->result);
+    buf_done(&p->answer);
     free(p->local);
     free(p->sequence);
     pool_unref(p->conf.pool);
@@ -200,7 +204,7 @@ static void send(struct prefill *p)
     }
     engine_request_put(&body, &rq);
     call.body = buf_str(&body);
-    p->computed = false;
+    p->computed = p->heard = false;
     p->sent_ns = clock_now_ns();
     p->stream = plane_client_send(p->conf.s->plane, &call, &HANDLERS, p);
 }
@@ -301,6 +305,20 @@ static void note_computed(struct prefill *p)
     booking_first_token(p->booking, now_ns);
 }
 
+/* Nothing follows the token that was asked for, whoever would be asked for more. */
+static bool ends_answer(enum finish_reason finish)
+{
+    return finish != FINISH_NONE && finish != FINISH_LENGTH;
+}
+
+/* As in 1.6.1 only the first output counts: an end behind it is of a worker that was asked for one token. */
+static void look_for_answer(struct prefill *p, const struct engine_output *o, struct str item)
+{
+    if (!p->heard && p->conf.answered && p->state == PREFILL_WAITING && ends_answer(o->finish))
+        buf_put_str(&p->answer, item);
+    p->heard = true;
+}
+
 static void on_item(void *arg, const struct wire_item *item)
 {
     struct prefill *p = arg;
@@ -322,6 +340,7 @@ static void on_item(void *arg, const struct wire_item *item)
         attempt_failed(p, "engine_error", true);
         return;
     }
+    look_for_answer(p, &o, item->data);
     if (o.n_token_ids)
         note_computed(p);
     if (o.disaggregated_params_json.len && !p->params.len)
@@ -339,12 +358,27 @@ static void put_result(struct prefill *p)
     buf_put_char(&p->result, '}');
 }
 
+static void hand_over_answer(struct prefill *p)
+{
+    note_computed(p);
+    note_end(p, DECISION_FINISHED);
+    p->state = PREFILL_READY;
+    count(p, "answered", "");
+    log_debug(&LG, "Prefill ended the answer, nobody decodes",
+              LOG_REQUEST(p->conf.id, p->conf.trace));
+    p->conf.answered(p->conf.arg, buf_str(&p->answer));
+}
+
 static void on_finished(void *arg)
 {
     struct prefill *p = arg;
     bool was_ahead = p->state == PREFILL_AHEAD;
 
     p->stream = NULL;
+    if (p->answer.len) {
+        hand_over_answer(p);
+        return;
+    }
     if (!was_ahead && !p->params.len) {
         attempt_failed(p, "no_disaggregated_params", false); /* nor would others say them */
         return;
@@ -367,7 +401,10 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
     p->stream = NULL;
     log_debug(&LG, "stream failed", LOG_REQUEST(p->conf.id, p->conf.trace),
               LOG_STR("kind", plane_failure_name(kind)), LOG_STR("why", text));
-    attempt_failed(p, plane_failure_name(kind), true);
+    if (p->answer.len) /* only the farewell is missing */
+        hand_over_answer(p);
+    else
+        attempt_failed(p, plane_failure_name(kind), true);
 }
 
 static const struct plane_handlers HANDLERS = {

@@ -18,6 +18,9 @@
  * the prompt has arrived, and what becomes of the prefill is of no matter: the owner says so with
  * prefill_delivered().
  *
+ * A worker that the decode waits for may find that nothing follows, when the first token already ends
+ * the text: of workers of 1.x that is the answer, which answered() is told, and nobody decodes.
+ *
  * The booking and the stream on the prefill worker are owned here and given back once, on every way
  * out. One loop thread.
  */
@@ -51,10 +54,12 @@ struct prefill_conf {
     /* The request as a worker would get it that does everything. */
     void (*fill)(void *arg, struct engine_request *ret);
     /*
-     * Called from the loop, never from prefill_start(). go() and failed() may free the prefill;
-     * after lost() one of them follows.
+     * Called from the loop, never from prefill_start(). go(), answered() and failed() may free the
+     * prefill; after lost() one of them follows.
      */
-    void (*go)(void *arg);   /* the decode may begin: prefill_fill_decode() says with what */
+    void (*go)(void *arg); /* the decode may begin: prefill_fill_decode() says with what */
+    /* NULL = a decode follows in any case. Else WAITING ended with @item, readable, which tells why. */
+    void (*answered)(void *arg, struct str item);
     void (*lost)(void *arg); /* a decode that began gets no prompt: end it */
     void (*failed)(void *arg);
     void *arg;

@@ -19,7 +19,7 @@
 enum { BLOCK = 4, N_TOKENS = 20, N_WORKERS = 2 };
 
 /* What a worker does with a request. */
-enum script { ANSWER, NO_PARAMS, REFUSE, BREAK, ERROR_ITEM, HANG };
+enum script { ANSWER, NO_PARAMS, REFUSE, BREAK, ERROR_ITEM, HANG, STOP, STOP_AND_BREAK, STOP_LATE };
 
 struct rig {
     struct loop *loop;
@@ -40,7 +40,9 @@ struct rig {
     uint32_t tokens[N_TOKENS];
     uint64_t local[N_TOKENS / BLOCK], sequence[N_TOKENS / BLOCK];
     struct prefill *prefill;
-    char seen[16]; /* 'g', 'l', 'f': callbacks in order */
+    char seen[16];     /* 'g', 'a', 'l', 'f': callbacks in order */
+    bool of_0_9;       /* whose prefills end no answers */
+    struct buf answer; /* what answered() was told */
 };
 
 /* --- workers -----------------------------------------------------------------------------------
@@ -54,14 +56,14 @@ static void on_cancelled(void *arg)
     plane_request_abort(TAKE(f->held));
 }
 
-static void put_item(struct plane_request *request, bool params)
+static void put_item(struct plane_request *request, bool params, enum finish_reason finish)
 {
     AUTO(buf_done) struct buf item = BUF_NULL;
     const uint32_t token = 7;
     struct engine_output out = {
         .token_ids = &token,
         .n_token_ids = 1,
-        .finish = FINISH_LENGTH,
+        .finish = finish,
         .completion_usage_json =
             STR("{\"prompt_tokens\":20,\"completion_tokens\":1,\"total_tokens\":"
                 "21,\"prompt_tokens_details\":{\"cached_tokens\":8}}")};
@@ -92,7 +94,7 @@ static void on_generate(void *arg, struct plane_request *request)
     switch (f->script) {
     case ANSWER:
     case NO_PARAMS:
-        put_item(request, f->script == ANSWER);
+        put_item(request, f->script == ANSWER, FINISH_LENGTH);
         plane_request_finish(request);
         break;
     case ERROR_ITEM:
@@ -100,8 +102,21 @@ static void on_generate(void *arg, struct plane_request *request)
         plane_request_finish(request);
         break;
     case BREAK:
-        put_item(request, true);
+        put_item(request, true, FINISH_LENGTH);
         plane_request_abort(request);
+        break;
+    case STOP:
+        put_item(request, false, FINISH_STOP);
+        plane_request_finish(request);
+        break;
+    case STOP_AND_BREAK:
+        put_item(request, false, FINISH_STOP);
+        plane_request_abort(request);
+        break;
+    case STOP_LATE:
+        put_item(request, true, FINISH_NONE);
+        put_item(request, true, FINISH_STOP);
+        plane_request_finish(request);
         break;
     case HANG:
         f->held = request;
@@ -216,6 +231,7 @@ static void rig_close(struct rig *rig)
     pool_unref(rig->decode);
     explain_free(rig->serving.explain);
     router_metrics_free(rig->serving.router);
+    buf_done(&rig->answer);
     plane_client_free(rig->serving.plane);
     plane_server_free(rig->server);
     serving_metrics_done(&rig->serving.metrics);
@@ -248,6 +264,14 @@ static void on_go(void *arg)
     note(arg, 'g');
 }
 
+static void on_answered(void *arg, struct str item)
+{
+    struct rig *rig = arg;
+
+    note(rig, 'a');
+    buf_put_str(&rig->answer, item);
+}
+
 static void on_lost(void *arg)
 {
     note(arg, 'l');
@@ -278,6 +302,7 @@ static enum prefill_state start(struct rig *rig, uint64_t pin)
                                 .salt = rig->salt,
                                 .fill = fill,
                                 .go = on_go,
+                                .answered = rig->of_0_9 ? NULL : on_answered,
                                 .lost = on_lost,
                                 .failed = on_failed,
                                 .arg = rig};
@@ -377,6 +402,41 @@ static void a_worker_without_params_is_a_failure_at_once(void **state)
     assert_string_equal(prefill_reason(rig.prefill), "no_disaggregated_params");
     assert_int_equal(asked(&rig), 1);
     rig_close(&rig);
+}
+
+/* @what is seen of workers that do as @script says. */
+static void sees(enum script script, bool bootstrap, bool of_0_9, const char *what)
+{
+    struct engine_output_reader reader = {.ids = NULL};
+    struct engine_output o;
+    struct rig rig;
+    struct err e;
+
+    rig_open(&rig, ROUTE_KV, BLOCK, bootstrap);
+    rig.of_0_9 = of_0_9;
+    rig.fakes[0].script = rig.fakes[1].script = script;
+    (void)start(&rig, 0);
+    LOOP_UNTIL(rig.loop, prefill_state(rig.prefill) == PREFILL_READY || strchr(rig.seen, 'f'));
+    assert_string_equal(rig.seen, what);
+    assert_int_equal(asked(&rig), 1);
+    if (*what == 'a') {
+        EXPECT_OK(engine_output_parse(&reader, buf_str(&rig.answer), &o, &e), &e);
+        assert_int_equal(o.finish, FINISH_STOP);
+        assert_int_equal(o.n_token_ids, 1);
+        engine_output_reader_done(&reader);
+    }
+    rig_close(&rig);
+}
+
+static void an_end_that_a_prefill_finds_is_the_answer(void **state)
+{
+    (void)state;
+    sees(STOP, false, false, "a");
+    sees(STOP_AND_BREAK, false, false, "a");
+    sees(STOP_LATE, false, false, "g"); /* it was asked for one token */
+    sees(ANSWER, false, false, "g");
+    sees(STOP, true, false, "");  /* the decode is under way */
+    sees(STOP, false, true, "f"); /* as without params */
 }
 
 static void with_a_meeting_place_both_are_told_the_room(void **state)
@@ -600,6 +660,7 @@ int main(void)
                     T(a_worker_that_fails_hands_over_to_the_next),
                     T(when_all_have_failed_the_owner_is_told),
                     T(a_worker_without_params_is_a_failure_at_once),
+                    T(an_end_that_a_prefill_finds_is_the_answer),
                     T(with_a_meeting_place_both_are_told_the_room),
                     T(a_prompt_that_will_not_come_ends_the_decode_that_waits),
                     T(a_decode_worker_that_gets_no_prompt_asks_for_another),

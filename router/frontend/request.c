@@ -135,16 +135,18 @@ void request_fail(struct request *rq, int status, const char *format, ...)
 /* What the engine says of its own cache corrects what is believed of it. */
 static void tell_cached(const struct request *rq)
 {
-    const struct route_candidate *c = &rq->decision.candidates[rq->decision.chosen];
-    const struct observed_prompt p = {.worker = c->worker,
-                                      .local = rq->local,
-                                      .sequence = rq->sequence,
-                                      .n_blocks = rq->n_blocks,
-                                      .predicted = policy_held_blocks(c),
-                                      .cached_tokens = rq->cached_tokens};
+    const struct route_candidate *c;
+    struct observed_prompt p = {.local = rq->local,
+                                .sequence = rq->sequence,
+                                .n_blocks = rq->n_blocks,
+                                .cached_tokens = rq->cached_tokens};
 
-    if (rq->cached_tokens != DECISION_UNKNOWN && !rq->prefill)
-        scheduler_signal_cached(rq->m->pool->scheduler, &p, loop_now_ms(rq->s->loop));
+    if (rq->cached_tokens == DECISION_UNKNOWN || rq->prefill)
+        return;
+    c = &rq->decision.candidates[rq->decision.chosen];
+    p.worker = c->worker;
+    p.predicted = policy_held_blocks(c);
+    scheduler_signal_cached(rq->m->pool->scheduler, &p, loop_now_ms(rq->s->loop));
 }
 
 void request_finish(struct request *rq)

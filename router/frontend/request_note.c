@@ -95,7 +95,7 @@ void request_span_over(const struct request *rq, const char *outcome)
     h.output_tokens = rq->n_output;
     h.ttft_s = ttft_s(rq);
     h.itl_s = mean_gap_s(rq);
-    h.routed = rq->attempt.n > 0;
+    h.routed = rq->attempt.n > 0 && !rq->answered_early;
     if (h.routed) {
         h.decode_worker = rq->decision.candidates[rq->decision.chosen].worker.worker_id;
         h.prefill_worker =

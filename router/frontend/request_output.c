@@ -19,7 +19,9 @@ enum { BACKLOG_HIGH = 256 << 10 };
 
 static void tell_workers(struct request *rq)
 {
-    struct worker_rank decode = rq->decision.candidates[rq->decision.chosen].worker;
+    struct worker_rank decode = rq->answered_early
+                                    ? (struct worker_rank){0}
+                                    : rq->decision.candidates[rq->decision.chosen].worker;
     struct worker_rank prefill = rq->prefill ? prefill_chosen(rq->prefill)->worker : decode;
     bool by_caches = rq->prefill || rq->decision.mode == ROUTE_KV;
 
@@ -32,6 +34,7 @@ static void tell_workers(struct request *rq)
                                                            .prefill_rank = prefill.dp_rank,
                                                            .decode_id = decode.worker_id,
                                                            .decode_rank = decode.dp_rank,
+                                                           .no_decode = rq->answered_early,
                                                            .has_ranks = by_caches});
 }
 
@@ -242,11 +245,13 @@ static void complete(struct request *rq)
 /* The worker has computed the prompt itself: events of it must come. */
 static void tell_computed(const struct request *rq)
 {
-    const struct route_candidate *c = &rq->decision.candidates[rq->decision.chosen];
+    const struct route_candidate *c;
 
-    if (!rq->prefill)
-        scheduler_signal_prompt(rq->m->pool->scheduler, c->worker, rq->n_blocks,
-                                policy_held_blocks(c), loop_now_ms(rq->s->loop));
+    if (rq->prefill)
+        return;
+    c = &rq->decision.candidates[rq->decision.chosen];
+    scheduler_signal_prompt(rq->m->pool->scheduler, c->worker, rq->n_blocks, policy_held_blocks(c),
+                            loop_now_ms(rq->s->loop));
 }
 
 static void note_first_token(struct request *rq, uint64_t now_ns)
@@ -606,6 +611,14 @@ static void end_items(struct request *rq)
 {
     start_decoding(rq);
     end_and_complete(rq, "stop");
+}
+
+/* @item is readable and says why it ends: the prefill has looked. */
+void request_take_answer(struct request *rq, struct str item)
+{
+    rq->answered_early = true;
+    take_item(rq, item);
+    end_items(rq);
 }
 
 const struct request_form REQUEST_OF_TOKENS = {.put = request_put_tokens,

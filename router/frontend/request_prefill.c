@@ -110,6 +110,11 @@ static void on_go(void *arg)
     request_go(arg, STEP_route);
 }
 
+static void on_answered(void *arg, struct str item)
+{
+    request_take_answer(arg, item);
+}
+
 static void on_lost(void *arg)
 {
     request_unroute(arg, DECISION_RETRIED);
@@ -150,6 +155,7 @@ enum step_result request_prefill(struct request *rq)
                                 .salt = model_salt(rq->m, rq->in.cache_salt),
                                 .fill = fill,
                                 .go = on_go,
+                                .answered = model_is_of_1(rq->m) ? on_answered : NULL,
                                 .lost = on_lost,
                                 .failed = on_failed,
                                 .arg = rq};

@@ -123,7 +123,7 @@ struct request {
     void *told;                    /* the answer in it */
     struct buf out, text; /* chunks of this turn; all of it, when the answer is not streamed */
     bool begun;           /* the head of the stream is on its way */
-    bool ended;           /* a finish reason was seen */
+    bool ended, answered_early; /* a finish reason was seen; of a prefill worker, nobody decodes */
     struct chunk_end end;
     uint64_t n_items, n_output, n_output_blocks; /* of the last, beyond the prompt's */
     struct usage usage;
@@ -194,7 +194,7 @@ void request_note_end(struct request *rq, enum decision_end how);
 void request_span_over(const struct request *rq, const char *outcome);
 /* request_output.c: what the worker's stream calls. */
 extern const struct plane_handlers REQUEST_STREAM_HANDLERS;
-/* Measures and books @n tokens that have come. */
-void request_note_output(struct request *rq, size_t n);
-void request_flush(struct request *rq);       /* sends rq->out to the client */
-void request_output_done(struct request *rq); /* ends decoding, gives its memory back */
+void request_take_answer(struct request *rq, struct str item); /* all, of a prefill worker */
+void request_note_output(struct request *rq, size_t n); /* measures and books @n that have come */
+void request_flush(struct request *rq);                 /* sends rq->out to the client */
+void request_output_done(struct request *rq);           /* ends decoding, gives its memory back */

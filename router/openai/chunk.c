@@ -231,8 +231,10 @@ void chunk_tell_workers(struct chunk *c, const struct chunk_workers *w)
     buf_clear(&c->worker);
     buf_put_cstr(&c->worker, "\"worker_id\":{");
     put_worker(&c->worker, "prefill", w->prefill_id, ranks ? &w->prefill_rank : NULL);
-    buf_put_char(&c->worker, ',');
-    put_worker(&c->worker, "decode", w->decode_id, ranks ? &w->decode_rank : NULL);
+    if (!w->no_decode) {
+        buf_put_char(&c->worker, ',');
+        put_worker(&c->worker, "decode", w->decode_id, ranks ? &w->decode_rank : NULL);
+    }
     buf_put_char(&c->worker, '}');
 }
 

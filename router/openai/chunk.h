@@ -83,6 +83,7 @@ struct chunk_workers {
     uint64_t prefill_id, decode_id;
     bool has_ranks;
     uint32_t prefill_rank, decode_rank;
+    bool no_decode; /* who computed the prompt ended the answer */
 };
 /* Every chunk from now on tells of them in nvext. */
 void chunk_tell_workers(struct chunk *c, const struct chunk_workers *w);

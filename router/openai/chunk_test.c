@@ -220,11 +220,17 @@ static void nvext_tells_workers_and_tokens(void **state)
     chunk_done(&c);
     buf_clear(&out);
     chunk_init(&c, API_CHAT, &CHUNKS_OF_1, STR("x"), STR("m"), 1);
-    chunk_tell_workers(&c, &(struct chunk_workers){7, 8, true, 0, 3});
+    chunk_tell_workers(&c, &(struct chunk_workers){7, 8, true, 0, 3, false});
     chunk_put_text(&c, &out, STR("a"), NULL);
     assert_true(str_ends(
         buf_str(&out), STR(",\"nvext\":{\"worker_id\":{\"prefill_worker_id\":7,\"prefill_dp_rank\":"
                            "0,\"decode_worker_id\":8,\"decode_dp_rank\":3}}}\n\n")));
+    buf_clear(&out);
+    chunk_tell_workers(
+        &c, &(struct chunk_workers){.prefill_id = 7, .has_ranks = true, .no_decode = true});
+    chunk_put_text(&c, &out, STR("a"), NULL);
+    assert_true(str_ends(buf_str(&out), STR(",\"nvext\":{\"worker_id\":{\"prefill_worker_id\":7,"
+                                            "\"prefill_dp_rank\":0}}}\n\n")));
 }
 
 static void nvext_tells_ids_of_tokens(void **state)
