@@ -38,7 +38,7 @@ def publish(tokens, adapter, salt):
 async def generate(request, context):
     asked.tell({"model": request["model"], "routing": request.get("routing")})
     routing = request.get("routing") or {}
-    wanted = request["stop_conditions"]["max_tokens"]
+    wanted = request["stop_conditions"]["max_tokens"] or 2  # as an engine's default
     if not HICACHE or wanted > 1:
         publish(request["token_ids"], routing.get("lora_name"), routing.get("cache_salt"))
     for place in range(wanted):

@@ -700,6 +700,20 @@ def test_a_prefill_that_ends_the_answer(rig, release):
                 assert found[1][3] == (release == "0.9.0" or items[0]["finish_reason"] in ("length", None))
 
 
+@pytest.mark.parametrize("release", ["0.9.0", "1.4.2", NEWEST])
+def test_an_answer_without_limit(rig, release):
+    """Is for the worker to limit, which may have a default of its own."""
+    from test_answer_shapes import of_release
+
+    rig.start(change=of_release(release))
+    rig.says(["hi", ""])
+    for front in (rig.reference(release), rig.ours()):
+        for path, body in ((CHAT, {"messages": GOOD["messages"]}), (COMPLETIONS, {"prompt": "x"})):
+            for more, want in (({}, None), ({"max_tokens": 7}, 7)):
+                assert front.ask(path, {"model": MODEL, **body, **more})[0] == 200
+                assert rig.worker.bodies[-1]["stop_conditions"]["max_tokens"] == want
+
+
 @pytest.mark.parametrize("more", [{"stop_token_ids": [302]}, {"stop": [302]}, {"stop_token_ids": [302], "min_tokens": 10},
                                   {"stop_token_ids": [302], "ignore_eos": True}, {"stop_token_ids": [301, 9]}])
 def test_ids_that_stop(rig, more):

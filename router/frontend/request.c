@@ -301,7 +301,7 @@ static bool over_budget(const struct request *rq)
 
 static enum step_result step_check(struct request *rq)
 {
-    uint64_t context = rq->m->card->context_length, budget = rq->m->card->token_budget;
+    uint64_t context = rq->m->card->context_length;
 
     /* Needed no more: a thousand streams must not hold a thousand of them. */
     if (rq->scratch) {
@@ -350,11 +350,6 @@ static enum step_result step_check(struct request *rq)
         request_fail_as(rq, &e);
         return STEP_DONE;
     }
-    /* An engine without a limit would go on to the end of its context: say where that is. */
-    if (budget > rq->prompt.len)
-        context = context ? MIN(context, budget) : budget;
-    if (!rq->in.stop.max_tokens.set && context)
-        rq->in.stop.max_tokens = OPT_U64(context - rq->prompt.len);
     measure_prompt(rq);
     request_hash_prompt(rq);
     rq->step = STEP_lookup;
