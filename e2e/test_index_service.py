@@ -333,6 +333,24 @@ def test_salts_of_events(service, reference):
                 assert (with_salt if salted else plain) == {"1": {"0": 2 * BLOCK}} and not (plain if salted else with_salt)
 
 
+def test_salts_are_inherited(service, reference):
+    """By blocks that are told later, as by the reference: vLLM names a prompt's salt with its first block alone."""
+    with Engine() as engine:
+        for who in (service, reference):
+            who.register(1, engine)
+        for number, (how, _) in enumerate(SALTS):
+            first, prompt = 10 * number + 1, tokens(6, 1000 * number)
+            engine.salted([first, first + 1], prompt[:2 * BLOCK], **how)
+            for at in (2, 4):
+                engine.stored([first + at, first + at + 1], prompt[at * BLOCK:(at + 2) * BLOCK], parent=first + at - 1)
+        engine.stored([99], tokens(1, 9000))
+        for who in (service, reference):
+            until("all is applied", lambda: who.scores(tokens(1, 9000)))
+            for number, (_, salted) in enumerate(SALTS):
+                plain, with_salt = (who.scores(tokens(6, 1000 * number), **salt) for salt in ({}, {"cache_salt": "a"}))
+                assert (with_salt if salted else plain) == {"1": {"0": 6 * BLOCK}} and not (plain if salted else with_salt)
+
+
 def test_the_reference_finds_the_same_on_slower_tiers(service, reference):
     """Blocks come to and leave slower tiers in any order, parents unknown included, and the device as engines do it;
     after each few events all prompts are asked. Now and then a rank is cleared."""

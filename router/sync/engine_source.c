@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/net/zmq_link.h"
 #include "router/kv/block_hash.h"
+#include "router/sync/salt_chains.h"
 #include "router/wire/engine_batch.h"
 
 static const struct log_target LG = {"dynamo_llm::kv_router::publisher"};
@@ -42,6 +43,7 @@ struct engine_source {
     uint64_t next_id;
     uint32_t rank; /* of the last batch */
     struct engine_reader reader;
+    struct salt_chains salts; /* empty where they are the first blocks' alone */
     struct kv_block *blocks;
     uint64_t *hashes;
     size_t cap;
@@ -70,12 +72,26 @@ static void give_cleared(struct engine_source *s)
     give(s, &ev, 0);
 }
 
+/* What the blocks' salt adds to their seed, theirs or that of the chain that they go on. 0 = none. */
+static uint64_t take_salt(struct engine_source *s, const struct engine_event *in, size_t n)
+{
+    uint64_t salt = block_hash_seed(STR_NULL, in->salt) - BLOCK_HASH_SEED;
+
+    if (s->conf.salts_first)
+        return 0;
+    if (!in->salt.len && in->parent_hash.set)
+        salt = salt_chains_find(&s->salts, in->parent_hash.v);
+    if (salt && !salt_chains_put(&s->salts, in->tier, in->hashes, n, salt))
+        filtered(s, KV_FILTER_SALT);
+    return salt;
+}
+
 /* The blocks that are whole: hashes and tokens of each. */
 static size_t take_blocks(struct engine_source *s, const struct engine_event *in)
 {
     size_t n = MIN(in->n_hashes, in->n_tokens / s->conf.block_size);
     struct str first = in->first_salt.len ? in->first_salt : in->salt;
-    uint64_t seed = block_hash_seed(in->lora_name, s->conf.salts_first ? STR_NULL : in->salt);
+    uint64_t seed = block_hash_seed(in->lora_name, STR_NULL) + take_salt(s, in, n);
 
     if (n > s->cap) {
         s->cap = n;
@@ -121,7 +137,10 @@ static void on_event(void *arg, const struct engine_batch *b, const struct engin
         if (in->kind == KV_STORED)
             ev.n_blocks = take_blocks(s, in);
         ev.blocks = s->blocks;
+        if (in->kind == KV_CLEARED)
+            salt_chains_clear(&s->salts);
         if (in->kind == KV_REMOVED) {
+            salt_chains_remove(&s->salts, in->tier, in->hashes, in->n_hashes);
             ev.removed = in->hashes;
             ev.n_removed = in->n_hashes;
         }
@@ -187,6 +206,7 @@ static void forget_engine(struct engine_source *s)
     log_info(&LG, "engine restarted, its old blocks are dropped",
              LOG_U64("worker_id", s->conf.worker_id), LOG_U64("dp_rank", s->rank));
     give_cleared(s);
+    salt_chains_clear(&s->salts);
     s->has_next = s->has_live = false;
 }
 
@@ -349,6 +369,7 @@ struct engine_source *engine_source_free(struct engine_source *s)
     LIST_FOREACH (h, &s->held, struct held, link)
         free(h);
     engine_reader_done(&s->reader);
+    salt_chains_done(&s->salts);
     free(s->blocks);
     free(s->hashes);
     free(s->replay);

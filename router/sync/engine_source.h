@@ -37,7 +37,9 @@ struct engine_source_conf {
     uint32_t dp_rank; /* of batches that do not name theirs */
     uint32_t block_size;
     const char *adapter; /* blocks of that LoRA adapter only, "" = of none; NULL = all; copied */
-    bool salts_first;    /* a salt tells the first block of a prompt apart, as in vLLM; else all */
+    /* A salt tells the first block of a prompt apart, as in vLLM; else all, also those whose event has
+     * none, by their parent's. */
+    bool salts_first;
     void (*event)(void *arg, const struct kv_event *ev, uint64_t sent_ms);
     void (*filtered)(void *arg, enum kv_filter why); /* may be NULL */
     void *arg;

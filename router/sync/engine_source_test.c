@@ -28,6 +28,7 @@ struct bench {
     uint64_t next_id;
     const char *adapter; /* that is listened to, and whose events' hashes have its name */
     struct str salt;     /* of its events; their tokens' hashes are to have it */
+    bool all_salted;     /* not a prompt's first block alone */
     unsigned filtered[N_KV_FILTERS];
 };
 
@@ -194,7 +195,7 @@ static void source_open(struct bench *b, bool replay)
                                             .dp_rank = 0, /* batches say 2 */
                                             .block_size = BLOCK_SIZE,
                                             .adapter = b->adapter,
-                                            .salts_first = b->salt.len > 0,
+                                            .salts_first = b->salt.len > 0 && !b->all_salted,
                                             .event = on_event,
                                             .filtered = on_filtered,
                                             .arg = b};
@@ -330,6 +331,40 @@ static void a_salt_tells_blocks_apart_where_it_is_wanted(void **state)
     WAIT_LOG(b, "S7 S7 ");
 }
 
+static void go_on(struct bench *b, uint64_t parent, uint64_t hash, const char *log)
+{
+    struct engine_event ev = stored(&hash);
+
+    ev.parent_hash = OPT_U64(parent);
+    keep(&b->engine, &ev);
+    publish_last(&b->engine);
+    WAIT_LOG(b, log);
+}
+
+static void a_salt_is_inherited_from_blocks_that_are_held(void **state)
+{
+    struct bench *b = *state;
+    const uint64_t hashes[] = {7, 8};
+    struct engine_event first = stored(hashes),
+                        removed = {.kind = KV_REMOVED, .hashes = hashes, .n_hashes = 2};
+
+    b->all_salted = true;
+    b->salt = STR("salty");
+    first.first_salt = STR("dynamo-cache-salt:salty");
+    source_open(b, false);
+    keep(&b->engine, &first);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 ");
+    go_on(b, 7, 8, "S7 S8 ");
+    go_on(b, 8, 9, "S7 S8 S9 ");
+    keep(&b->engine, &removed);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 S8 S9 R7 ");
+    go_on(b, 9, 1, "S7 S8 S9 R7 S1 ");
+    b->salt = STR_NULL; /* what was removed is not known any more */
+    go_on(b, 8, 2, "S7 S8 S9 R7 S1 S2 ");
+}
+
 static void a_gap_is_filled_in_order(void **state)
 {
     struct bench *b = *state;
@@ -435,7 +470,8 @@ int main(void)
     return TEST_RUN(E(batches_become_events), E(only_the_adapter_that_is_asked_for),
                     E(of_no_adapter), E(what_was_said_before_is_asked_for),
                     E(an_older_engine_is_asked_too),
-                    E(a_salt_tells_blocks_apart_where_it_is_wanted), E(a_gap_is_filled_in_order),
+                    E(a_salt_tells_blocks_apart_where_it_is_wanted),
+                    E(a_salt_is_inherited_from_blocks_that_are_held), E(a_gap_is_filled_in_order),
                     E(what_the_engine_forgot_is_lost), E(without_replay_a_gap_is_a_loss),
                     E(a_new_engine_starts_empty), E(a_fall_of_the_number_is_a_restart),
                     E(what_does_not_fit_is_counted));

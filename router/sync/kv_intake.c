@@ -22,6 +22,7 @@ static const char *const FILTER_WORDS[N_KV_FILTERS] = {
     [KV_FILTER_BLOCK_SIZE] = "block_size",
     [KV_FILTER_ATTENTION] = "attention_group",
     [KV_FILTER_RAW_HASH] = "raw_hash",
+    [KV_FILTER_SALT] = "salt",
     [KV_FILTER_DUPLICATE] = "duplicate",
     [KV_FILTER_STALE] = "stale",
     [KV_FILTER_UNKNOWN_RANK] = "unknown_rank",

@@ -80,6 +80,7 @@ enum kv_filter {
     KV_FILTER_BLOCK_SIZE,   /* blocks of another size than the model's */
     KV_FILTER_ATTENTION,    /* of an attention group that is not the main one */
     KV_FILTER_RAW_HASH,     /* the engine names blocks by bytes, not by numbers */
+    KV_FILTER_SALT,         /* too many blocks with salts: later ones of their prompts have none */
     KV_FILTER_DUPLICATE,
     KV_FILTER_STALE,        /* of an engine that was replaced */
     KV_FILTER_UNKNOWN_RANK, /* of a rank that the worker does not have, or of too many workers */
