@@ -2,6 +2,7 @@
 #include "router/kv/block_hash.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -67,6 +68,42 @@ size_t block_hash_local_eagle(const uint32_t *tokens, size_t n_tokens, uint32_t 
                               uint64_t *ret_local)
 {
     return block_hash_local_eagle_seeded(BLOCK_HASH_SEED, tokens, n_tokens, block_size, ret_local);
+}
+
+static int by_block_and_hash(const void *a, const void *b)
+{
+    const struct block_media *x = a, *y = b;
+
+    if (x->block != y->block)
+        return x->block < y->block ? -1 : 1;
+    return (x->mm_hash > y->mm_hash) - (x->mm_hash < y->mm_hash);
+}
+
+void block_media_sort(struct block_media *media, size_t n)
+{
+    if (n > 1)
+        qsort(media, n, sizeof(*media), by_block_and_hash);
+}
+
+size_t block_hash_local_media(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
+                              uint32_t block_size, const struct block_media *media, size_t n_media,
+                              uint64_t *ret_local)
+{
+    size_t n = block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
+    size_t at = 0;
+
+    while (at < n_media && media[at].block < n) {
+        size_t block = media[at].block;
+        XXH3_state_t state;
+
+        (void)XXH3_64bits_reset_withSeed(&state, seed);
+        (void)XXH3_64bits_update(&state, tokens + block * block_size,
+                                 (size_t)block_size * sizeof(*tokens));
+        for (; at < n_media && media[at].block == block; at++)
+            (void)XXH3_64bits_update(&state, &media[at].mm_hash, sizeof(media[at].mm_hash));
+        ret_local[block] = XXH3_64bits_digest(&state);
+    }
+    return n;
 }
 
 enum { PAIR_SIZE = 2 * sizeof(uint64_t) };

@@ -36,6 +36,21 @@ size_t block_hash_local_eagle(const uint32_t *tokens, size_t n_tokens, uint32_t 
 /* The same with another seed. */
 size_t block_hash_local_eagle_seeded(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
                                      uint32_t block_size, uint64_t *ret_local);
+/* An image, or what else is no text, that lies in a block, or in a part of it. */
+struct block_media {
+    size_t block; /* counted from the first one that is hashed */
+    uint64_t mm_hash;
+};
+/* By block, then by hash. */
+void block_media_sort(struct block_media *media, size_t n);
+/*
+ * block_hash_local_seeded() of a prompt with media, which all have the same tokens: behind its tokens a
+ * block has the hashes of what lies in it, as u64 little endian (router.md §1.2). @media is sorted, an
+ * object that is named twice counts twice; what is of no full block is ignored.
+ */
+size_t block_hash_local_media(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
+                              uint32_t block_size, const struct block_media *media, size_t n_media,
+                              uint64_t *ret_local);
 /* @ret_sequence may be @local itself. */
 void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence);
 /* The same with another seed. */

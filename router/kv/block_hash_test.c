@@ -91,6 +91,40 @@ static void a_block_of_an_engine_that_drafts_ahead_has_one_token_more(void **sta
     assert_int_equal(block_hash_local_eagle(tokens, 0, 4, local), 0);
 }
 
+/* What compute_block_hash_for_seq() of 0.9.0 and 1.6.1 say. */
+static void media_tell_blocks_of_the_same_tokens_apart(void **state)
+{
+    static const uint32_t tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    struct block_media one[] = {{1, 7}}, twice[] = {{0, 7}, {0, 7}};
+    struct block_media some[] = {{3, 3}, {0, UINT64_MAX}};
+    uint64_t local[3];
+
+    (void)state;
+    assert_int_equal(block_hash_local_media(BLOCK_HASH_SEED, tokens, 12, 4, one, 1, local), 3);
+    assert_int_equal(local[0], UINT64_C(9143094415614847814));
+    assert_int_equal(local[1], UINT64_C(13619451749487848906));
+    assert_int_equal(local[2], UINT64_C(1088361764653601668));
+    (void)block_hash_local_media(BLOCK_HASH_SEED, tokens, 12, 4, twice, 2, local);
+    assert_int_equal(local[0], UINT64_C(10381944540384825961));
+    assert_int_equal(local[1], UINT64_C(12124091508212882195));
+    block_media_sort(some, 2);
+    (void)block_hash_local_media(BLOCK_HASH_SEED, tokens, 12, 4, some, 2, local);
+    assert_int_equal(local[0], UINT64_C(13429469677865469331));
+    assert_int_equal(local[2], UINT64_C(1088361764653601668));
+}
+
+static void media_of_a_block_are_hashed_in_ascending_order(void **state)
+{
+    static const uint32_t tokens[] = {1, 2, 3, 4};
+    struct block_media media[] = {{0, 0xdeadbeef}, {0, 5}};
+    uint64_t local;
+
+    (void)state;
+    block_media_sort(media, 2);
+    assert_int_equal(block_hash_local_media(BLOCK_HASH_SEED, tokens, 4, 4, media, 2, &local), 1);
+    assert_int_equal(local, UINT64_C(6622392644170505465));
+}
+
 /* A block of four tokens is as long as two numbers. */
 static uint64_t hash_of_pair(uint64_t seed, uint64_t a, uint64_t b)
 {
@@ -127,6 +161,8 @@ int main(void)
 {
     return TEST_RUN(T(vectors_of_the_reference), T(a_partial_block_has_no_hash),
                     T(adapters_and_salts_have_hashes_of_their_own),
+                    T(media_tell_blocks_of_the_same_tokens_apart),
+                    T(media_of_a_block_are_hashed_in_ascending_order),
                     T(a_block_of_an_engine_that_drafts_ahead_has_one_token_more),
                     T(a_step_of_the_chain_is_the_hash_of_two_numbers));
 }
