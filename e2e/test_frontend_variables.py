@@ -145,3 +145,38 @@ def test_silent_workers(rig, begins):
         rig.worker.behaviour = fake_worker.HANG_AFTER_TOKENS if begins else fake_worker.SILENT
         status, text = front.ask(COMPLETIONS, {"model": MODEL, "prompt": "x", "max_tokens": 50})
         assert status >= 500, text
+
+
+def said(value):
+    """Without members that say nothing."""
+    if isinstance(value, dict):
+        return {key: said(member) for key, member in value.items() if said(member)} or None
+    return value or None
+
+
+STEERING = [
+    ({"nvext": {"backend_instance_id": 999}}, {}), ({"\\u006evext": {"backend_instance_id": 999}}, {}),
+    ({}, {"x-dynamo-worker-instance-id": "999"}), ({}, {"x-worker-instance-id": "999"}),
+    ({"nvext": {"greed_sampling": True, "token_data": [1, 2, 3], "agent_hints": {"priority": 3}, "cache_salt": "s"}}, {}),
+    ({}, {"x-tenant-id": "tenant", "x-dynamo-request-priority": "5"}), ({}, {"x-dynamo-request-priority": "high"}),
+    ({"nvext": {"annotations": ["query_instance_id:", "request_id"], "extra_fields": ["worker_id", "timing"]}}, {}),
+    ({"nvext": {"annotations": ["request_id"], "extra_fields": ["worker_id"]}, "stream": True}, {})]
+
+
+def test_clients_do_not_steer(rig):
+    """Only the salt is still theirs: without it they would share caches. Workers are asked for the same."""
+    pair = Pair(rig, NEWEST, DYN_DISABLE_FRONTEND_NVEXT="1")
+    for more, headers in STEERING:
+        for path, body in ((CHAT, HELLO), (COMPLETIONS, {"prompt": "x", "max_tokens": 5})):
+            seen = []
+            for front in pair.fronts:
+                n = len(rig.worker.bodies)
+                text = json.dumps({"model": MODEL, **body, **more}).replace("\\\\", "\\")
+                status, answer = front.ask(path, text, headers)
+                asked = rig.worker.bodies[n:]
+                assert status == 200 and len(asked) == 1, (more, headers, answer)
+                assert "nvext" not in answer and "event:" not in answer
+                seen.append({key: said(asked[0].get(key)) for key in (
+                    "token_ids", "sampling_options", "stop_conditions", "annotations", "extra_args", "routing")})
+            assert seen[1] == seen[0], (more, headers)
+    assert [status for status, _ in pair.ask(CHAT, {**HELLO, "nvext": 7})] == [400, 400]

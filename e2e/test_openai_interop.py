@@ -33,7 +33,8 @@ class Front:
 
     def ask(self, path, body, headers=()):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
+        text = body if isinstance(body, str) else json.dumps(body) if body else None
+        connection.request("POST" if body else "GET", path, text,
                            {"content-type": "application/json", **dict(headers)})
         response = connection.getresponse()
         return response.status, response.read().decode()

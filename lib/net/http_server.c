@@ -60,6 +60,7 @@ enum conn_state {
 struct http_exchange {
     struct conn *conn; /* that it is a part of */
     struct http1_request request;
+    struct buf body;  /* that a handler put in place of what came */
     struct buf extra; /* header lines that the handler added */
     struct buf head;  /* of a stream, until its first bytes */
     loop_fn gone, drained;
@@ -98,6 +99,7 @@ static void conn_free(void *arg)
     http1_parser_free(c->parser);
     buf_done(&c->in);
     buf_done(&c->later);
+    buf_done(&c->x.body);
     buf_done(&c->x.extra);
     buf_done(&c->x.head);
     free(c);
@@ -354,6 +356,16 @@ const struct http1_request *http_request(const struct http_exchange *x)
     return &x->request;
 }
 
+void http_request_set_body(struct http_exchange *x, struct str body)
+{
+    struct buf copy = BUF_NULL; /* @body may be a view of the one that was set before */
+
+    buf_put_str(&copy, body);
+    buf_done(&x->body);
+    x->body = copy;
+    x->request.body = buf_str(&x->body);
+}
+
 struct loop *http_exchange_loop(struct http_exchange *x)
 {
     return x->conn->server->loop;
@@ -453,6 +465,7 @@ static void dispatch(struct conn *c)
 /* Done with the last request: turns to the bytes behind it. */
 static void take_up(struct conn *c)
 {
+    buf_done(&c->x.body);
     buf_consume(&c->in, c->used);
     c->used = 0;
     buf_put_str(&c->in, buf_str(&c->later));

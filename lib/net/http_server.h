@@ -63,6 +63,8 @@ struct http_server *http_server_free(struct http_server *s); /* aborts what is l
 size_t http_server_connections(const struct http_server *s);
 
 const struct http1_request *http_request(const struct http_exchange *x);
+/* What http_request() says is the body from now on; copied. Views of one set before end here. */
+void http_request_set_body(struct http_exchange *x, struct str body);
 struct loop *http_exchange_loop(struct http_exchange *x);
 /* Called once if the exchange ends before it was answered. */
 void http_on_gone(struct http_exchange *x, loop_fn gone, void *arg);

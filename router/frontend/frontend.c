@@ -600,6 +600,17 @@ static void name_idle(const struct frontend_conf *conf)
         log_warn(&LG, "options that have no effect here", LOG_VIEW("options", buf_str(&idle)));
 }
 
+static void settle_apis(struct serving *s, const struct frontend_conf *conf)
+{
+    s->dispatches_calls = conf->dispatch_calls;
+    s->dispatches_thoughts = conf->dispatch_thoughts;
+    s->anthropic = conf->anthropic;
+    s->strips_preamble = conf->strip_preamble;
+    s->unsteered = conf->no_nvext;
+    s->reads_loosely = conf->reads_loosely;
+    s->tells_usage = conf->tells_usage;
+}
+
 int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_conf *conf,
                    const struct frontend_args *args, struct err *e)
 {
@@ -619,12 +630,7 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     f->serving.route = conf->route;
     f->serving.requests_max = conf->requests_max;
     f->replica_sync = conf->replica_sync;
-    f->serving.dispatches_calls = conf->dispatch_calls;
-    f->serving.dispatches_thoughts = conf->dispatch_thoughts;
-    f->serving.anthropic = conf->anthropic;
-    f->serving.strips_preamble = conf->strip_preamble;
-    f->serving.reads_loosely = conf->reads_loosely;
-    f->serving.tells_usage = conf->tells_usage;
+    settle_apis(&f->serving, conf);
     f->serving.enforce_disagg = conf->enforce_disagg;
     f->serving.tracer.records = conf->log_jsonl;
     f->serving.migration_limit = conf->migration_limit;

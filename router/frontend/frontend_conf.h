@@ -102,7 +102,7 @@ struct frontend_conf {
     bool idle_flags[FRONTEND_IDLE_FLAGS];
     bool log_jsonl, otel;
     bool anthropic, strip_preamble, dispatch_calls, dispatch_thoughts;
-    bool reads_loosely, tells_usage;
+    bool no_nvext, reads_loosely, tells_usage;
     int reasoning_field;                      /* enum reasoning_field */
     char *tls_cert, *tls_key, *tls_client_ca; /* NULL: plain HTTP */
 };

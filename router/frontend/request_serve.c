@@ -10,6 +10,7 @@
 #include "router/frontend/request_batch.h"
 #include "router/openai/embeddings.h"
 #include "router/openai/messages.h"
+#include "router/openai/relay.h"
 #include "router/openai/relay_own.h"
 #include "router/openai/responses.h"
 
@@ -25,13 +26,17 @@ static void choose_id(struct request *rq)
         random_uuid(rq->id);
 }
 
-/* By the name of either generation. */
-static bool header_u64(struct http_exchange *x, const char *name, const char *newer, uint64_t *ret)
+/* A header that says how to route; empty when clients are not to say. */
+static struct str steering(const struct serving *s, const struct http_exchange *x, const char *name)
 {
-    const struct http1_request *head = http_request(x);
+    return s->unsteered ? STR_NULL : http1_header_get(http_request(x), name);
+}
 
-    return str_parse_u64(http1_header_get(head, newer), ret) ||
-           str_parse_u64(http1_header_get(head, name), ret);
+/* By the name of either generation. */
+static bool header_u64(const struct serving *s, const struct http_exchange *x, const char *name,
+                       const char *newer, uint64_t *ret)
+{
+    return str_parse_u64(steering(s, x, newer), ret) || str_parse_u64(steering(s, x, name), ret);
 }
 
 static void choose_pin(struct request *rq)
@@ -39,16 +44,17 @@ static void choose_pin(struct request *rq)
     uint64_t prefill, rank;
     bool updates;
 
-    rq->pinned = header_u64(rq->x, "x-worker-instance-id", "x-dynamo-worker-instance-id", &rq->pin);
+    rq->pinned =
+        header_u64(rq->s, rq->x, "x-worker-instance-id", "x-dynamo-worker-instance-id", &rq->pin);
     if (rq->pinned) /* a header is for both, and beats the body */
         rq->in.decode_worker_id = OPT_U64(rq->pin);
-    if (str_parse_bool(http1_header_get(http_request(rq->x), "x-enable-local-updates"), &updates))
+    if (str_parse_bool(steering(rq->s, rq->x, "x-enable-local-updates"), &updates))
         rq->in.enable_local_updates = (struct opt_bool){true, updates};
-    if (header_u64(rq->x, "x-dp-rank", "x-dynamo-dp-rank", &rank) && rank <= UINT32_MAX)
+    if (header_u64(rq->s, rq->x, "x-dp-rank", "x-dynamo-dp-rank", &rank) && rank <= UINT32_MAX)
         rq->pin_rank = (uint32_t)rank;
-    if (header_u64(rq->x, "x-prefill-instance-id", "x-dynamo-prefill-instance-id", &prefill))
+    if (header_u64(rq->s, rq->x, "x-prefill-instance-id", "x-dynamo-prefill-instance-id", &prefill))
         rq->in.prefill_worker_id = OPT_U64(prefill);
-    if (header_u64(rq->x, "x-prefill-dp-rank", "x-dynamo-prefill-dp-rank", &rank) &&
+    if (header_u64(rq->s, rq->x, "x-prefill-dp-rank", "x-dynamo-prefill-dp-rank", &rank) &&
         rank <= UINT32_MAX)
         rq->in.prefill_dp_rank = OPT_U64(rank);
     if (!rq->pinned && rq->in.backend_instance_id.set) {
@@ -73,8 +79,8 @@ static bool choose_priority(struct request *rq, struct api_error *e)
                       strict[] = "x-dynamo-request-strict-priority";
     const struct http1_request *head = http_request(rq->x);
     struct openai_request *in = &rq->in;
-    struct str jump_text = http1_header_get(head, jump);
-    struct str strict_text = http1_header_get(head, strict);
+    struct str jump_text = steering(rq->s, rq->x, jump);
+    struct str strict_text = steering(rq->s, rq->x, strict);
     uint64_t tier;
     int64_t v;
 
@@ -104,7 +110,7 @@ static struct model *pick_set(struct serving *s, struct http_exchange *x,
     struct opt_u64 worker = in->decode_worker_id;
     uint64_t pin;
 
-    if (header_u64(x, "x-worker-instance-id", "x-dynamo-worker-instance-id", &pin))
+    if (header_u64(s, x, "x-worker-instance-id", "x-dynamo-worker-instance-id", &pin))
         worker = OPT_U64(pin);
     else if (in->backend_instance_id.set)
         worker = in->backend_instance_id;
@@ -375,8 +381,18 @@ static bool can_tell_ids(const struct request_parts *p, struct api_error *e)
                           field);
 }
 
+static void unsteer(struct http_exchange *x)
+{
+    AUTO(buf_done) struct buf body = BUF_NULL;
+
+    if (relay_put_unsteered(&body, http_request(x)->body)) /* else it is refused as it came */
+        http_request_set_body(x, buf_str(&body));
+}
+
 static struct request_parts parts_of(struct serving *s, struct http_exchange *x)
 {
+    if (s->unsteered)
+        unsteer(x);
     return (struct request_parts){.s = s, .x = x, .arena = arena_new(), .start_ns = clock_now_ns()};
 }
 

@@ -77,6 +77,7 @@ struct serving {
     bool dispatches_calls, dispatches_thoughts; /* in events of their own, too */
     bool anthropic;       /* /v1/messages is served, and models as clients of it list them */
     bool strips_preamble; /* of it: messages_read.h */
+    bool unsteered;       /* clients choose no workers: neither nvext nor headers say which */
     bool reads_loosely;   /* keys of chats and completions that nobody knows are passed over */
     bool tells_usage;     /* in streams of both, whether it is asked for or not */
     struct tracer tracer;

@@ -74,6 +74,55 @@ void relay_request_put(struct buf *out, struct str body, struct str engine_model
     json_put_object_end(&j);
 }
 
+/* However it is spelled: readers decode keys. */
+static bool key_is(struct str raw, const char *name)
+{
+    AUTO(buf_done) struct buf key = BUF_NULL;
+
+    return str_is(raw, name) || (json_unescape(raw, &key) && str_is(buf_str(&key), name));
+}
+
+static void put_salt(struct json_put *j, struct str key, struct str nvext)
+{
+    AUTO(buf_done) struct buf kept = BUF_NULL;
+    struct json_put inner = json_put_on(&kept);
+    struct str name, value;
+    struct json_pull p;
+
+    json_put_object(&inner);
+    json_pull_init(&p, nvext);
+    if (json_pull_object(&p))
+        while (json_pull_key(&p, &name) && json_pull_skip(&p, &value))
+            if (key_is(name, "cache_salt"))
+                put_member(&inner, name, value);
+    json_put_object_end(&inner);
+    put_member(j, key, nvext.ptr[0] == '{' ? buf_str(&kept) : nvext);
+}
+
+bool relay_put_unsteered(struct buf *out, struct str body)
+{
+    struct json_put j = json_put_on(out);
+    size_t begin = out->len;
+    struct str key, value;
+    struct json_pull p;
+    struct err e;
+
+    json_put_object(&j);
+    json_pull_init(&p, body);
+    if (json_pull_peek(&p) == JSON_KIND_OBJECT && json_pull_object(&p))
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
+            if (key_is(key, "nvext"))
+                put_salt(&j, key, value);
+            else
+                put_member(&j, key, value);
+        }
+    json_put_object_end(&j);
+    if (json_pull_end(&p, &e) == 0)
+        return true;
+    buf_truncate(out, begin);
+    return false;
+}
+
 void relay_text_put(struct buf *out, struct str body, struct str prompt_json)
 {
     struct json_put j = json_put_on(out);

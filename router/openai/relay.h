@@ -33,6 +33,13 @@ void relay_request_put(struct buf *out, struct str body, struct str engine_model
  */
 void relay_text_put(struct buf *out, struct str body, struct str prompt_json);
 
+/*
+ * The body without what clients may ask of routers in nvext; its cache_salt stays, which keeps them
+ * apart. An nvext that is no object stays, too: it is refused later. False when @body is no object
+ * in well-formed JSON: nothing is written.
+ */
+MUST_CHECK bool relay_put_unsteered(struct buf *out, struct str body);
+
 /* A chunk of a stream, or a whole answer. */
 struct relay_answer {
     bool has_choices; /* the last chunk with the usage has none */

@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of engines: what is passed on says what was read, and says it again when read again. */
+/* Answers of engines: what is passed on says what was read, and says it again when read again. And
+ * bodies of clients: what is taken out once is out. */
 #include <assert.h>
 
 #include "lib/base/err.h"
 #include "router/openai/relay.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void unsteer(struct str body)
+{
+    AUTO(buf_done) struct buf once = BUF_NULL, twice = BUF_NULL;
+
+    if (!relay_put_unsteered(&once, body)) {
+        assert(once.len == 0);
+        return;
+    }
+    assert(relay_put_unsteered(&twice, buf_str(&once)));
+    assert(str_eq(buf_str(&once), buf_str(&twice)));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -15,6 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct relay_answer a, b;
     struct err e;
 
+    unsteer(str_slice(data, size));
     if (relay_answer_read(str_slice(data, size), &scratch, &a, &e) < 0)
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(changes); i++) {

@@ -114,6 +114,36 @@ static void test_errors(void **state)
     }
 }
 
+static void test_unsteered_requests(void **state)
+{
+    static const struct {
+        const char *body, *want; /* NULL: it is no object */
+    } cases[] = {
+        {"{\"model\":\"m\",\"n\":1e0}", "{\"model\":\"m\",\"n\":1e0}"},
+        {"{\"nvext\":{\"backend_instance_id\":7},\"n\":1}", "{\"nvext\":{},\"n\":1}"},
+        {"{ \"\\u006evext\" : {\"backend_instance_id\":7} }", "{\"\\u006evext\":{}}"},
+        {"{\"nvext\":{\"a\":[1],\"cache\\u005fsalt\":\"s\",\"token_data\":[1]}}",
+         "{\"nvext\":{\"cache\\u005fsalt\":\"s\"}}"},
+        {"{\"nvext\": {\"a\":1},\"nvext\":{\"b\":1}}", "{\"nvext\":{},\"nvext\":{}}"},
+        {"{\"nvext\":7}", "{\"nvext\":7}"},
+        {"{\"nvext\":null}", "{\"nvext\":null}"},
+        {"{\"x\":{\"nvext\":{\"a\":1}}}", "{\"x\":{\"nvext\":{\"a\":1}}}"},
+        {"{\"nvext\":{\"a\":1}}x", NULL},
+        {"{\"nvext\":{\"a\":}}", NULL},
+        {"{\"nvext\":{\"a\":1}", NULL},
+        {"[]", NULL},
+        {"", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(buf_done) struct buf out = BUF_NULL;
+
+        assert_int_equal(relay_put_unsteered(&out, str_from(cases[i].body)), cases[i].want != NULL);
+        assert_true(str_eq(buf_str(&out), str_from(cases[i].want ? cases[i].want : "")));
+    }
+}
+
 static void test_changes(void **state)
 {
     static const char json[] = "{\"id\":\"1\",\"model\":\"t\",\"choices\":[],\"usage\":{\"a\":1}}";
@@ -133,5 +163,5 @@ static void test_changes(void **state)
 int main(void)
 {
     return TEST_RUN(T(test_requests), T(test_text_requests), T(test_answers), T(test_errors),
-                    T(test_changes));
+                    T(test_unsteered_requests), T(test_changes));
 }
