@@ -693,7 +693,7 @@ static bool same_scalar(const struct json *a, const struct json *b)
     if (json_kind_of(a) == JSON_KIND_NUMBER)
         return CONST_NODE(a)->valuedouble == CONST_NODE(b)->valuedouble &&
                str_eq(str_from(CONST_NODE(a)->valuestring), str_from(CONST_NODE(b)->valuestring));
-    return CONST_NODE(a)->type == CONST_NODE(b)->type;
+    return (CONST_NODE(a)->type & 0xFF) == (CONST_NODE(b)->type & 0xFF);
 }
 
 /* Whether @part is in @whole, and with @all nothing else is. */

@@ -375,6 +375,19 @@ static void test_names_that_come_again(void **state)
     assert_true(json_is_repeated(json_get(copy, "a")));
 }
 
+static void test_names_that_come_again_are_equal(void **state)
+{
+    AUTO(json_free) struct json *once = NULL, *twice = NULL;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(json_parse(&once, STR("{\"a\":null,\"b\":true,\"c\":1}"), &e), &e);
+    EXPECT_OK(
+        json_parse(&twice, STR("{\"a\":1,\"b\":2,\"c\":3,\"a\":null,\"b\":true,\"c\":1}"), &e), &e);
+    assert_true(json_equal(once, twice));
+    assert_true(json_contains(twice, once));
+}
+
 /* A tree out of the middle of a text, of which the scanner goes on behind it. */
 static void test_trees_of_a_scanner(void **state)
 {
@@ -414,6 +427,7 @@ int main(void)
                     T(test_getters_find_nothing_quietly), T(test_build_and_edit),
                     T(test_dup_is_independent), T(test_sorted_print), T(test_equal_and_contains),
                     T(test_wide_integers), T(test_names_that_come_again),
-                    T(test_trees_of_a_scanner), T(test_unrepresentable_numbers_become_null),
+                    T(test_names_that_come_again_are_equal), T(test_trees_of_a_scanner),
+                    T(test_unrepresentable_numbers_become_null),
                     T(test_random_trees_parse_and_print_as_cjson_does));
 }
