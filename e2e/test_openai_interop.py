@@ -675,8 +675,8 @@ def test_what_both_sides_of_1_x_are_told(rig, mode, meets):
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14, "prompt_tokens_details": {"cached_tokens": 3}}
 # What a prefill worker says.
-ENDS = [[{**COMPUTED, "finish_reason": reason}] for reason in ("stop", "eos", "cancelled", "content_filter", "length", None)]
-ENDS += [[{"token_ids": [300], "text": "p", "finish_reason": "stop"}], [{"token_ids": [], "finish_reason": "eos"}],
+PREFILL_ENDS = [[{**COMPUTED, "finish_reason": reason}] for reason in ("stop", "eos", "cancelled", "content_filter", "length", None)]
+PREFILL_ENDS += [[{"token_ids": [300], "text": "p", "finish_reason": "stop"}], [{"token_ids": [], "finish_reason": "eos"}],
          [{"token_ids": [300], "finish_reason": "stop"}], [{"token_ids": [300], "finish_reason": "stop", "completion_usage": USAGE}],
          [{**COMPUTED, "finish_reason": None}, {"token_ids": [301], "text": "q", "finish_reason": "stop"}]]
 FIELDS = {"nvext": {"extra_fields": ["worker_id", "completion_token_ids"]}}
@@ -686,7 +686,7 @@ FIELDS = {"nvext": {"extra_fields": ["worker_id", "completion_token_ids"]}}
 def test_a_prefill_that_ends_the_answer(rig, release):
     """The first token may: then 1.6.1 asks nobody for more, 0.9.0 does in any case."""
     with Sides(rig, "kv", False, release) as sides:
-        for items in ENDS:
+        for items in PREFILL_ENDS:
             sides.computed = items
             for more in ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, FIELDS, {"stop": ["p"]}, {"max_tokens": 1}):
                 if release == "0.9.0" and more is FIELDS:
