@@ -49,6 +49,16 @@ static void handle_echo(struct http_exchange *x, void *arg)
     http_respond(x, 200, "text/plain", q->body);
 }
 
+/* Answers all but the first byte of what came, cut off in two steps of which the second reads the first. */
+static void handle_cut(struct http_exchange *x, void *arg)
+{
+    const struct http1_request *q = http_request(x);
+
+    http_request_set_body(x, q->body);
+    http_request_set_body(x, str_slice(q->body.ptr + 1, q->body.len - 1));
+    handle_echo(x, arg);
+}
+
 /* Keeps the exchange for the test to answer. */
 static void handle_later(struct http_exchange *x, void *arg)
 {
@@ -87,6 +97,7 @@ static const struct http_route routes[] = {
     {"POST", "/small", handle_echo, 4},       {"GET", "/later", handle_later, 0},
     {"GET", "/none", handle_no_content, 0},   {"GET", "/stream", handle_stream, 0},
     {"GET", "/injected", handle_injected, 0}, {NULL, "/any/*", handle_echo, 0},
+    {"POST", "/cut", handle_cut, 0},
 };
 
 static struct http_server_conf conf_default(void)
@@ -235,6 +246,11 @@ static void test_an_answer_may_have_a_date(void **state)
     teardown();
 }
 
+#define POSTED(path, more)                                                                         \
+    "POST " path " HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n" more "\r\none"
+#define ECHOED(path, more)                                                                         \
+    "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nx-path: " path "\r\ncontent-length: " more
+
 static void test_whole_answers(void **state)
 {
     (void)state;
@@ -250,6 +266,10 @@ static void test_whole_answers(void **state)
                         "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n3\r\n!!!\r\n0\r\n\r\n"),
                     "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nx-path: /any/x\r\n"
                     "content-length: 5\r\nconnection: close\r\n\r\nhi!!!");
+    expect_exchange(
+        STR(POSTED("/cut", "") POSTED("/echo", "") POSTED("/cut", "Connection: close\r\n")),
+        ECHOED("/cut", "2\r\n\r\nne") ECHOED("/echo", "3\r\n\r\none")
+            ECHOED("/cut", "2\r\nconnection: close\r\n\r\nne"));
     expect_exchange(STR("HEAD /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
                     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
                     "transfer-encoding: chunked\r\nconnection: close\r\n\r\n");
