@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from conftest import free_port, program, reference_python
+from conftest import free_port, program, reference_python, run
 from engine_publisher import Engine
 from stack import Stack, parse_metrics, until
 
@@ -349,6 +349,41 @@ def test_salts_are_inherited(service, reference):
             for number, (_, salted) in enumerate(SALTS):
                 plain, with_salt = (who.scores(tokens(6, 1000 * number), **salt) for salt in ({}, {"cache_salt": "a"}))
                 assert (with_salt if salted else plain) == {"1": {"0": 6 * BLOCK}} and not (plain if salted else with_salt)
+
+
+# What of an event names image 255 in its second block: ai-dynamo's own publishers, vLLM 0.32 (whose keys 1.6.1's indexer
+# does not take for part of a block, as no request can name them there), the first with the keys of another.
+KEYS = [None, [["00000000000000ff" + "ab" * 24, 1]]]
+INFOS = [None, {"mm_objects": [{"mm_hash": 255, "offsets": [[1, 3]]}]}]
+MEDIA = [({"block_mm_infos": INFOS}, True), ({"extra_keys": KEYS}, False),
+         ({"extra_keys": KEYS[::-1], "block_mm_infos": INFOS}, True)]
+
+
+def hashes_by_reference(version, ids, infos):
+    """What its wheel calls the blocks of a prompt with media."""
+    name = "compute_block_hash_for_seq" + ("_py" if version.startswith("0.") else "")
+    code = f"import json,sys;from dynamo.llm import {name} as f;a=json.load(sys.stdin);print(json.dumps([f(i,{BLOCK},m) for i,m in a]))"
+    return json.loads(run(reference_python(version), "-c", code, input=json.dumps([[ids, infos]])).stdout.splitlines()[-1])[0]
+
+
+def test_images_of_events(service, reference):
+    """Blocks with equal tokens of different images are different ones, by the names that the wheels give them."""
+    with Engine() as engine:
+        for who in (service, reference):
+            who.register(1, engine)
+        for number, (how, _) in enumerate(MEDIA):
+            engine.salted([2 * number + 1, 2 * number + 2], tokens(2, 1000 * number), **how)
+        engine.stored([99], tokens(1, 9000))
+        for number, (_, named) in enumerate(MEDIA):
+            ids = tokens(2, 1000 * number)
+            hashes = hashes_by_reference("1.6.1", ids, INFOS)
+            assert hashes == hashes_by_reference("0.9.0", ids, INFOS) and hashes != hashes_by_reference("1.6.1", ids, None)
+            signed = [h - 2**64 if h >= 2**63 else h for h in hashes]
+            for who in (service, reference):
+                until("all is applied", lambda: who.scores(tokens(1, 9000)))
+                by_hash = who.post("/query_by_hash", {"block_hashes": signed, "model_name": "m"})["scores"]
+                assert by_hash == {"1": {"0": (2 if named else 1) * BLOCK}}
+                assert who.scores(ids) == {"1": {"0": (1 if named else 2) * BLOCK}}
 
 
 def test_the_reference_finds_the_same_on_slower_tiers(service, reference):

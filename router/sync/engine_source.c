@@ -47,6 +47,8 @@ struct engine_source {
     struct kv_block *blocks;
     uint64_t *hashes;
     size_t cap;
+    struct block_media *media; /* of the event at hand */
+    size_t cap_media;
     struct engine_source_stats stats;
 };
 
@@ -86,23 +88,43 @@ static uint64_t take_salt(struct engine_source *s, const struct engine_event *in
     return salt;
 }
 
+/*
+ * Plain vLLM names the images of a block by its keys, which no request to ai-dynamo 1.6.1's indexer can
+ * do: there only what an engine says for the router itself counts.
+ */
+static size_t take_media(struct engine_source *s, const struct engine_event *in)
+{
+    size_t n = in->media_of_keys && !s->conf.salts_first ? 0 : in->n_media;
+
+    if (n > s->cap_media) {
+        s->cap_media = n;
+        s->media = xreallocarray(s->media, n, sizeof(*s->media));
+    }
+    for (size_t i = 0; i < n; i++)
+        s->media[i] = (struct block_media){in->media[i].block, in->media[i].mm_hash};
+    block_media_sort(s->media, n);
+    return n;
+}
+
 /* The blocks that are whole: hashes and tokens of each. */
 static size_t take_blocks(struct engine_source *s, const struct engine_event *in)
 {
     size_t n = MIN(in->n_hashes, in->n_tokens / s->conf.block_size);
     struct str first = in->first_salt.len ? in->first_salt : in->salt;
     uint64_t seed = block_hash_seed(in->lora_name, STR_NULL) + take_salt(s, in, n);
+    size_t n_media = take_media(s, in);
 
     if (n > s->cap) {
         s->cap = n;
         s->blocks = xreallocarray(s->blocks, n, sizeof(*s->blocks));
         s->hashes = xreallocarray(s->hashes, n, sizeof(*s->hashes));
     }
-    (void)block_hash_local_seeded(seed, in->tokens, n * s->conf.block_size, s->conf.block_size,
-                                  s->hashes);
+    (void)block_hash_local_media(seed, in->tokens, n * s->conf.block_size, s->conf.block_size,
+                                 s->media, n_media, s->hashes);
     if (s->conf.salts_first && first.len && !in->parent_hash.set && n)
-        (void)block_hash_local_seeded(block_hash_seed(in->lora_name, first), in->tokens,
-                                      s->conf.block_size, s->conf.block_size, s->hashes);
+        (void)block_hash_local_media(block_hash_seed(in->lora_name, first), in->tokens,
+                                     s->conf.block_size, s->conf.block_size, s->media, n_media,
+                                     s->hashes);
     for (size_t i = 0; i < n; i++)
         s->blocks[i] = (struct kv_block){in->hashes[i], s->hashes[i]};
     return n;
@@ -372,6 +394,7 @@ struct engine_source *engine_source_free(struct engine_source *s)
     salt_chains_done(&s->salts);
     free(s->blocks);
     free(s->hashes);
+    free(s->media);
     free(s->replay);
     free(s->adapter);
     free(s);

@@ -37,8 +37,9 @@ struct engine_source_conf {
     uint32_t dp_rank; /* of batches that do not name theirs */
     uint32_t block_size;
     const char *adapter; /* blocks of that LoRA adapter only, "" = of none; NULL = all; copied */
-    /* A salt tells the first block of a prompt apart, as in vLLM; else all, also those whose event has
-     * none, by their parent's. */
+    /* As in vLLM itself: a salt tells the first block of a prompt apart, and the images that its keys
+     * name count; else a salt tells all blocks apart, also those whose event has none, by their
+     * parent's, and only the images of block_mm_infos count. */
     bool salts_first;
     void (*event)(void *arg, const struct kv_event *ev, uint64_t sent_ms);
     void (*filtered)(void *arg, enum kv_filter why); /* may be NULL */

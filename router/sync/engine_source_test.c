@@ -2,6 +2,7 @@
 /* A modelled engine, publisher and replay buffer, behind real sockets on loopback. */
 #include "router/sync/engine_source.h"
 
+#include "lib/base/msgpack.h"
 #include "lib/base/test.h"
 #include "lib/net/nats_server_test.h"
 #include "lib/net/zmq_link.h"
@@ -28,7 +29,9 @@ struct bench {
     uint64_t next_id;
     const char *adapter; /* that is listened to, and whose events' hashes have its name */
     struct str salt;     /* of its events; their tokens' hashes are to have it */
-    bool all_salted;     /* not a prompt's first block alone */
+    const struct block_media *media; /* that its hashes are to have */
+    size_t n_media;
+    bool plain;
     unsigned filtered[N_KV_FILTERS];
 };
 
@@ -165,8 +168,9 @@ static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
     case KV_STORED:
         assert_int_equal(sent_ms, 1500);
         assert_int_equal(ev->n_blocks, 1);
-        assert_int_equal(block_hash_local_seeded(block_hash_seed(str_from(b->adapter), b->salt),
-                                                 TOKENS, BLOCK_SIZE, BLOCK_SIZE, &local),
+        assert_int_equal(block_hash_local_media(block_hash_seed(str_from(b->adapter), b->salt),
+                                                TOKENS, BLOCK_SIZE, BLOCK_SIZE, b->media,
+                                                b->n_media, &local),
                          1);
         assert_true(ev->blocks[0].tokens_hash == local);
         buf_printf(&b->log, "S%u ", (unsigned)ev->blocks[0].block_hash);
@@ -195,7 +199,7 @@ static void source_open(struct bench *b, bool replay)
                                             .dp_rank = 0, /* batches say 2 */
                                             .block_size = BLOCK_SIZE,
                                             .adapter = b->adapter,
-                                            .salts_first = b->salt.len > 0 && !b->all_salted,
+                                            .salts_first = b->plain,
                                             .event = on_event,
                                             .filtered = on_filtered,
                                             .arg = b};
@@ -318,6 +322,7 @@ static void a_salt_tells_blocks_apart_where_it_is_wanted(void **state)
     struct engine_event ev = stored(&hash);
 
     b->salt = ev.first_salt = STR("salty");
+    b->plain = true;
     source_open(b, false);
     keep(&b->engine, &ev);
     publish_last(&b->engine);
@@ -325,6 +330,72 @@ static void a_salt_tells_blocks_apart_where_it_is_wanted(void **state)
     b->source = engine_source_free(b->source);
     WAIT_UNTIL(b, b->engine.subscribers == 0);
     b->salt = STR_NULL;
+    b->plain = false;
+    b->next_id = 0;
+    source_open(b, false);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 S7 ");
+}
+
+static void media_tell_blocks_apart(void **state)
+{
+    static const struct engine_medium said[] = {{0, 255}, {0, 7}}; /* not in the order of hashes */
+    static const struct block_media images[] = {{0, 7}, {0, 255}};
+    struct bench *b = *state;
+    uint64_t hash = 7;
+    struct engine_event ev = stored(&hash);
+
+    ev.media = said;
+    b->media = images;
+    b->n_media = ev.n_media = 2;
+    source_open(b, false);
+    keep(&b->engine, &ev);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 ");
+}
+
+/* Of hash 7, which names an image among its keys. */
+static void keep_keyed(struct engine *en)
+{
+    struct buf *batch = &en->batches[en->n++];
+
+    buf_clear(batch);
+    engine_batch_begin_put(batch, 1.5, 1);
+    msgpack_put_array(batch, 9);
+    msgpack_put_cstr(batch, "BlockStored");
+    msgpack_put_array(batch, 1);
+    msgpack_put_u64(batch, 7);
+    msgpack_put_nil(batch);
+    msgpack_put_array(batch, BLOCK_SIZE);
+    for (size_t i = 0; i < BLOCK_SIZE; i++)
+        msgpack_put_u64(batch, TOKENS[i]);
+    msgpack_put_u64(batch, BLOCK_SIZE);
+    for (int i = 0; i < 3; i++)
+        msgpack_put_nil(batch);
+    msgpack_put_array(batch, 1);
+    msgpack_put_array(batch, 1);
+    msgpack_put_array(batch, 2);
+    msgpack_put_cstr(batch, "00000000000000ff000000000000000000000000000000000000000000000000");
+    msgpack_put_u64(batch, 0);
+    engine_batch_end_put(batch, 2);
+}
+
+static void images_of_keys_tell_blocks_apart_where_it_is_wanted(void **state)
+{
+    static const struct block_media image = {0, 255};
+    struct bench *b = *state;
+
+    b->media = &image;
+    b->n_media = 1;
+    b->plain = true;
+    source_open(b, false);
+    keep_keyed(&b->engine);
+    publish_last(&b->engine);
+    WAIT_LOG(b, "S7 ");
+    b->source = engine_source_free(b->source);
+    WAIT_UNTIL(b, b->engine.subscribers == 0);
+    b->n_media = 0;
+    b->plain = false;
     b->next_id = 0;
     source_open(b, false);
     publish_last(&b->engine);
@@ -348,7 +419,6 @@ static void a_salt_is_inherited_from_blocks_that_are_held(void **state)
     struct engine_event first = stored(hashes),
                         removed = {.kind = KV_REMOVED, .hashes = hashes, .n_hashes = 2};
 
-    b->all_salted = true;
     b->salt = STR("salty");
     first.first_salt = STR("dynamo-cache-salt:salty");
     source_open(b, false);
@@ -471,8 +541,9 @@ int main(void)
                     E(of_no_adapter), E(what_was_said_before_is_asked_for),
                     E(an_older_engine_is_asked_too),
                     E(a_salt_tells_blocks_apart_where_it_is_wanted),
-                    E(a_salt_is_inherited_from_blocks_that_are_held), E(a_gap_is_filled_in_order),
-                    E(what_the_engine_forgot_is_lost), E(without_replay_a_gap_is_a_loss),
-                    E(a_new_engine_starts_empty), E(a_fall_of_the_number_is_a_restart),
-                    E(what_does_not_fit_is_counted));
+                    E(a_salt_is_inherited_from_blocks_that_are_held), E(media_tell_blocks_apart),
+                    E(images_of_keys_tell_blocks_apart_where_it_is_wanted),
+                    E(a_gap_is_filled_in_order), E(what_the_engine_forgot_is_lost),
+                    E(without_replay_a_gap_is_a_loss), E(a_new_engine_starts_empty),
+                    E(a_fall_of_the_number_is_a_restart), E(what_does_not_fit_is_counted));
 }

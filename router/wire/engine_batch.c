@@ -13,6 +13,7 @@ void engine_reader_done(struct engine_reader *r)
 {
     free(r->hashes);
     free(r->tokens);
+    engine_media_done(&r->media);
     *r = (struct engine_reader){0};
 }
 
@@ -122,43 +123,101 @@ static void opt_str_read(struct msgpack_reader *m, struct str *ret)
         str_read(m, ret);
 }
 
-/* Extra keys of a block: its adapter's name, pairs for images, the salt. None has a tag, but for salts
- * that ai-dynamo's worker gives vLLM. */
-static void read_keys(struct msgpack_reader *m, struct engine_event *ev)
+/*
+ * Extra keys of a block: its adapter's name, those of images, the salt. None has a tag, but for salts
+ * that ai-dynamo's worker gives vLLM: only a prompt's first block has one without, so that a text in
+ * another is no salt.
+ */
+static void read_keys(struct msgpack_reader *m, struct engine_media *media, size_t block,
+                      struct engine_event *ev)
 {
     static const char tag[] = "dynamo-cache-salt:";
     bool named = ev->lora_name.len == 0; /* else the first text is that */
-    struct str text;
+    bool first = block == 0 && !ev->parent_hash.set;
+    struct str text = STR_NULL;
+    uint64_t mm_hash;
     uint32_t n;
 
     if (msgpack_read_nil(m) || !msgpack_read_array(m, &n))
         return;
     for (uint32_t i = 0; i < n && !m->error; i++) {
+        if (msgpack_peek(m) == MSGPACK_ARRAY) {
+            engine_media_read_pair(m, media, block);
+            continue;
+        }
         if (msgpack_peek(m) != MSGPACK_STR) {
             (void)msgpack_skip(m);
             continue;
         }
         str_read(m, &text);
-        if (str_starts(text, STR(tag)))
+        if (block == 0 && str_starts(text, STR(tag)))
             ev->salt = str_skip(text, sizeof(tag) - 1);
-        else if (named)
+        else if (named && block == 0)
             ev->first_salt = text;
+        if (!first && engine_media_parse(text, &mm_hash))
+            engine_media_push(m, media, block, mm_hash);
         named = true;
     }
 }
 
-/* One entry for each block, of which the first may have a salt. */
-static void read_extra_keys(struct msgpack_reader *m, struct engine_event *ev)
+static void read_media_of_keys(struct msgpack_reader *m, struct engine_media *media, size_t block,
+                               struct engine_event *ev)
 {
+    size_t n_infos = ev->media_of_keys ? 0 : media->n;
+
+    read_keys(m, media, block, ev);
+    if (n_infos)
+        media->n = n_infos;
+    else
+        ev->media_of_keys = media->n > 0;
+}
+
+static void read_media_info(struct msgpack_reader *m, struct engine_media *media, size_t block,
+                            struct engine_event *ev)
+{
+    if (ev->media_of_keys)
+        media->n = 0;
+    ev->media_of_keys = false;
+    engine_media_read_info(m, media, block);
+}
+
+/*
+ * One entry for each block, of keys (extra_keys) or of what the engine knows of its media
+ * (block_mm_infos): 0.9.0 has the one where newer ones have the other. The latter goes before; where an
+ * event has one of them twice, its last counts, so that media come in the order of their blocks.
+ */
+static void read_entries(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
+{
+    struct engine_media *media = &r->media;
+    bool twice = media->n > 0;
+    enum msgpack_kind kind;
     uint32_t n;
 
-    if (msgpack_read_nil(m) || !msgpack_read_array(m, &n))
+    if (!msgpack_read_array(m, &n))
         return;
-    for (uint32_t i = 0; i < n && !m->error; i++)
-        if (i == 0 && msgpack_peek(m) == MSGPACK_ARRAY)
-            read_keys(m, ev);
+    for (uint32_t i = 0; i < n && !m->error; i++) {
+        kind = msgpack_peek(m);
+        if (twice && (kind == MSGPACK_MAP || (kind == MSGPACK_ARRAY && ev->media_of_keys))) {
+            media->n = 0;
+            twice = false;
+        }
+        if (kind == MSGPACK_MAP)
+            read_media_info(m, media, i, ev);
+        else if (kind == MSGPACK_ARRAY)
+            read_media_of_keys(m, media, i, ev);
         else
             (void)msgpack_skip(m);
+    }
+}
+
+static void give_media(const struct engine_media *media, struct engine_event *ev)
+{
+    uint64_t ignored;
+
+    ev->media = media->ptr;
+    ev->n_media = media->n;
+    if (ev->parent_hash.set && engine_media_parse(ev->first_salt, &ignored))
+        ev->first_salt = STR_NULL; /* but an image's name: its parent may come behind the keys */
 }
 
 /* --- attention groups ----------------------------------------------------------------------------- */
@@ -205,6 +264,13 @@ static bool read_group(struct msgpack_reader *m, struct str name, struct group *
 
 /* --- events --------------------------------------------------------------------------------------- */
 
+/* Of arrays, newer ones of ai-dynamo have block_mm_infos where vLLM has its group, a number. */
+static bool is_entries(struct str name)
+{
+    return str_is(name, "extra_keys") || str_is(name, "block_mm_infos") ||
+           str_is(name, "group_idx");
+}
+
 static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
 {
     struct group g = {{false, 0}, STR_NULL};
@@ -214,6 +280,7 @@ static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struc
     if (!MEMBERS(m, &s, "type", "block_hashes", "parent_block_hash", "token_ids", "block_size",
                  "lora_id", "medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind"))
         return;
+    r->media.n = 0;
     while (members_next(m, &s, &name)) {
         if (str_is(name, "block_hashes"))
             read_hashes(m, r, ev);
@@ -229,11 +296,12 @@ static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struc
             opt_str_read(m, &ev->lora_name);
         else if (str_is(name, "cache_salt"))
             opt_str_read(m, &ev->salt);
-        else if (str_is(name, "extra_keys") && msgpack_peek(m) == MSGPACK_ARRAY)
-            read_extra_keys(m, ev);
+        else if (is_entries(name) && msgpack_peek(m) == MSGPACK_ARRAY)
+            read_entries(m, r, ev);
         else if (!read_group(m, name, &g))
             (void)msgpack_skip(m);
     }
+    give_media(&r->media, ev);
     ev->kind = KV_STORED;
     ev->main_attention = is_main(r, &g);
 }
@@ -399,7 +467,7 @@ static void tier_put(struct buf *out, const struct engine_event *ev)
 
 static void stored_put(struct buf *out, const struct engine_event *ev)
 {
-    blocks_put(out, 11, "BlockStored", ev);
+    blocks_put(out, 12, "BlockStored", ev);
     msgpack_put_cstr(out, "parent_block_hash");
     if (ev->parent_hash.set)
         msgpack_put_u64(out, ev->parent_hash.v);
@@ -427,6 +495,8 @@ static void stored_put(struct buf *out, const struct engine_event *ev)
         } else {
             msgpack_put_nil(out);
         }
+    msgpack_put_cstr(out, "block_mm_infos");
+    engine_media_put(out, ev->media, ev->n_media);
     msgpack_put_cstr(out, "kv_cache_spec_kind");
     msgpack_put_cstr(out, "full_attention");
     tier_put(out, ev);

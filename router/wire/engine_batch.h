@@ -18,6 +18,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "router/wire/engine_media.h"
 #include "router/wire/kv_event.h"
 #include "router/wire/optional.h"
 
@@ -40,6 +41,11 @@ struct engine_event {
     /* Stored: the salt of its prompt, as SGLang and ai-dynamo's worker of vLLM say it; and as vLLM says
      * it itself, of a prompt's first block alone. */
     struct str salt, first_salt;
+    /* Stored: the media of its blocks, in their order; those of block_mm_infos, or else those that vLLM's keys
+     * name. */
+    const struct engine_medium *media;
+    size_t n_media;
+    bool media_of_keys;
 };
 
 struct engine_batch {
@@ -54,6 +60,7 @@ struct engine_reader {
     size_t cap_hashes;
     uint32_t *tokens;
     size_t cap_tokens;
+    struct engine_media media;
     uint64_t main_groups; /* bits: cache groups seen to be of the main kind */
     uint64_t other_groups;
 };

@@ -18,6 +18,9 @@ static void same(void *arg, const struct engine_batch *b, const struct engine_ev
         abort();
     if (ev->n_hashes && memcmp(ev->hashes, want->hashes, ev->n_hashes * sizeof(*ev->hashes)) != 0)
         abort();
+    if (ev->n_media != want->n_media ||
+        (ev->n_media && memcmp(ev->media, want->media, ev->n_media * sizeof(*ev->media)) != 0))
+        abort();
     if (ev->n_tokens && memcmp(ev->tokens, want->tokens, ev->n_tokens * sizeof(*ev->tokens)) != 0)
         abort();
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "lib/base/msgpack.h"
 #include "lib/base/test.h"
 
 static const uint8_t ARRAYS[] = {
@@ -231,6 +232,144 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(s.at[0].tier, KV_TIER_HOST);
 }
 
+#define HEX48 "abcdefabcdefabcdefABCDEFabcdefabcdefabcdefabcdef"
+
+static void stored_begin_put(struct buf *out, const char *member)
+{
+    engine_batch_begin_put(out, 1.5, 1);
+    msgpack_put_map(out, 3);
+    msgpack_put_cstr(out, "type");
+    msgpack_put_cstr(out, "BlockStored");
+    msgpack_put_cstr(out, "parent_block_hash");
+    msgpack_put_nil(out);
+    msgpack_put_cstr(out, member);
+}
+
+static void pair_put(struct buf *out, const char *name, uint64_t place)
+{
+    msgpack_put_array(out, 2);
+    msgpack_put_cstr(out, name);
+    msgpack_put_u64(out, place);
+}
+
+static struct engine_event decode_one(struct engine_reader *r, struct buf *out)
+{
+    struct seen s = {0};
+
+    engine_batch_end_put(out, 1);
+    decode(r, (const uint8_t *)buf_data(out), out->len, &s);
+    assert_int_equal(s.n, 1);
+    return s.at[0];
+}
+
+static void images_are_told_by_keys_of_blocks(void **state)
+{
+    AUTO(engine_reader_done) struct engine_reader r = {0};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct engine_event ev;
+
+    (void)state;
+    stored_begin_put(&out, "extra_keys");
+    msgpack_put_array(&out, 4);
+    msgpack_put_array(&out, 2);
+    pair_put(&out, "00000000000000ff" HEX48, 3);
+    msgpack_put_cstr(&out, "salty");
+    msgpack_put_nil(&out);
+    msgpack_put_array(&out, 3);
+    pair_put(&out, "FEDCBA9876543210" HEX48, 3);
+    pair_put(&out, "000000000000000z" HEX48, 3);
+    msgpack_put_cstr(&out, "0000000000000007" HEX48);
+    msgpack_put_array(&out, 2);
+    pair_put(&out, "my-image", 1);
+    msgpack_put_cstr(&out, "0000000000000007");
+    ev = decode_one(&r, &out);
+    assert_true(ev.media_of_keys && str_is(ev.first_salt, "salty"));
+    assert_int_equal(ev.n_media, 3);
+    assert_true(ev.media[0].block == 0 && ev.media[0].mm_hash == 255);
+    assert_true(ev.media[1].block == 2 && ev.media[1].mm_hash == UINT64_C(0xFEDCBA9876543210));
+    assert_true(ev.media[2].block == 2 && ev.media[2].mm_hash == 7);
+}
+
+static void what_the_engine_says_of_media_goes_before_keys(void **state)
+{
+    static const struct engine_medium media[] = {{1, 5}, {1, UINT64_MAX}};
+    AUTO(engine_reader_done) struct engine_reader r = {0};
+    struct engine_event ev;
+
+    (void)state;
+    for (int keys_first = 0; keys_first < 2; keys_first++) {
+        AUTO(buf_done) struct buf out = BUF_NULL;
+
+        engine_batch_begin_put(&out, 1.5, 1);
+        msgpack_put_map(&out, 3);
+        msgpack_put_cstr(&out, "type");
+        msgpack_put_cstr(&out, "BlockStored");
+        for (int i = 0; i < 2; i++)
+            if (i == keys_first) {
+                msgpack_put_cstr(&out, "block_mm_infos");
+                engine_media_put(&out, media, 2);
+            } else {
+                msgpack_put_cstr(&out, "extra_keys");
+                msgpack_put_array(&out, 1);
+                msgpack_put_array(&out, 1);
+                pair_put(&out, "00000000000000ff" HEX48, 3);
+            }
+        ev = decode_one(&r, &out);
+        assert_false(ev.media_of_keys);
+        assert_int_equal(ev.n_media, 2);
+        assert_memory_equal(ev.media, media, sizeof(media));
+    }
+}
+
+static void of_media_that_are_said_twice_the_last_count(void **state)
+{
+    static const struct engine_medium media[] = {{1, 5}, {2, 6}};
+    AUTO(engine_reader_done) struct engine_reader r = {0};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct engine_event ev;
+
+    (void)state;
+    engine_batch_begin_put(&out, 1.5, 1);
+    msgpack_put_map(&out, 3);
+    msgpack_put_cstr(&out, "type");
+    msgpack_put_cstr(&out, "BlockStored");
+    for (size_t i = 2; i > 0; i--) {
+        msgpack_put_cstr(&out, "block_mm_infos");
+        engine_media_put(&out, media, i);
+    }
+    ev = decode_one(&r, &out);
+    assert_int_equal(ev.n_media, 1);
+    assert_memory_equal(ev.media, media, sizeof(media[0]));
+}
+
+/* Where 0.9.0 and 1.6.1 have block_mm_infos in their arrays. */
+static void media_are_read_from_arrays(void **state)
+{
+    static const struct engine_medium media[] = {{1, 5}};
+    AUTO(engine_reader_done) struct engine_reader r = {0};
+
+    (void)state;
+    for (uint32_t at = 8; at <= 9; at++) {
+        AUTO(buf_done) struct buf out = BUF_NULL;
+        struct engine_event ev;
+
+        engine_batch_begin_put(&out, 1.5, 1);
+        msgpack_put_array(&out, at + 1);
+        msgpack_put_cstr(&out, "BlockStored");
+        msgpack_put_array(&out, 0);
+        msgpack_put_nil(&out);
+        msgpack_put_array(&out, 0);
+        msgpack_put_u64(&out, 4);
+        for (uint32_t i = 5; i < at; i++)
+            msgpack_put_nil(&out);
+        engine_media_put(&out, media, 1);
+        ev = decode_one(&r, &out);
+        assert_int_equal(ev.n_media, 1);
+        assert_memory_equal(ev.media, media, sizeof(media));
+        assert_true(ev.main_attention && !ev.media_of_keys);
+    }
+}
+
 static void every_cut_is_refused(void **state)
 {
     static const struct str all[] = {{(const char *)ARRAYS, sizeof(ARRAYS)},
@@ -257,5 +396,8 @@ int main(void)
                     T(maps_are_read_and_what_is_new_is_skipped),
                     T(frames_of_the_real_vllm_are_read), T(groups_that_forget_tokens_are_told),
                     T(raw_hashes_are_told_and_not_given), T(what_was_written_is_read),
+                    T(images_are_told_by_keys_of_blocks),
+                    T(what_the_engine_says_of_media_goes_before_keys),
+                    T(of_media_that_are_said_twice_the_last_count), T(media_are_read_from_arrays),
                     T(every_cut_is_refused));
 }
