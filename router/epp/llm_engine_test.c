@@ -10,7 +10,9 @@
 #include "router/kv/block_hash.h"
 #include "router/wire/event_bus.h"
 
-enum { HEARD_MAX = 16, BLOCKS_MAX = 4 };
+#include <time.h>
+
+enum { HEARD_MAX = 16, BLOCKS_MAX = 4, GREETING = 1000 };
 
 struct heard {
     uint64_t worker_id, event_id;
@@ -29,7 +31,7 @@ struct rig {
     struct event_subscription *subscription;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool joined;
+    bool joined, greeted;
     size_t n;
     struct heard heard[HEARD_MAX];
 };
@@ -41,7 +43,8 @@ static void note_event(void *arg, const struct kv_event *ev)
     struct rig *rig = arg;
     struct heard *h = &rig->heard[rig->n];
 
-    if (rig->n == HEARD_MAX)
+    rig->greeted = true;
+    if (rig->n == HEARD_MAX || ev->event_id == GREETING)
         return;
     *h = (struct heard){.worker_id = ev->worker_id,
                         .event_id = ev->event_id,
@@ -139,6 +142,26 @@ static void wait_until_joined(struct rig *rig)
     (void)pthread_mutex_unlock(&rig->lock);
 }
 
+/* ZeroMQ drops what is sent before it knows who subscribes, so it is told until somebody hears it. */
+static void wait_until_heard(struct rig *rig)
+{
+    const uint64_t block = 1;
+    struct timespec until;
+
+    (void)pthread_mutex_lock(&rig->lock);
+    while (!rig->greeted) {
+        (void)pthread_mutex_unlock(&rig->lock);
+        assert_int_equal(dynamo_kv_event_publish_removed(GREETING, &block, 1), DYNAMO_LLM_OK);
+        (void)pthread_mutex_lock(&rig->lock);
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += (until.tv_nsec + 20000000) / 1000000000;
+        until.tv_nsec = (until.tv_nsec + 20000000) % 1000000000;
+        if (!rig->greeted)
+            (void)pthread_cond_timedwait(&rig->changed, &rig->lock, &until);
+    }
+    (void)pthread_mutex_unlock(&rig->lock);
+}
+
 static struct heard next(struct rig *rig, size_t i)
 {
     struct heard h;
@@ -176,7 +199,7 @@ static void test_events(void **state)
         tokens[i] = i * 7;
     rig_up(&rig, true);
     assert_int_equal(dynamo_llm_init("graph-1234", "", BLOCK), DYNAMO_LLM_OK);
-    wait_until_joined(&rig);
+    wait_until_heard(&rig);
     assert_int_equal(dynamo_kv_event_publish_stored(5, tokens, sizes, ids, 2, NULL, NULL),
                      DYNAMO_LLM_OK);
     assert_int_equal(dynamo_kv_event_publish_stored(6, tokens, sizes, ids, 3, &parent, "lora-a"),
