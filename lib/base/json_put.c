@@ -275,3 +275,13 @@ void json_put_raw(struct json_put *j, struct str json)
     begin_value(j);
     buf_put_str(j->out, json);
 }
+
+void json_put_member_raw(struct json_put *j, struct str raw_key, struct str json)
+{
+    begin_value(j);
+    buf_put_char(j->out, '"');
+    buf_put_str(j->out, raw_key);
+    buf_put_cstr(j->out, "\":");
+    j->comma = false;
+    json_put_raw(j, json);
+}

@@ -48,5 +48,7 @@ void json_put_member_cstr(struct json_put *j, const char *key, const char *s); /
 void json_put_member_bool(struct json_put *j, const char *key, bool v);
 /* A value that is JSON already. */
 void json_put_raw(struct json_put *j, struct str json);
+/* A member of another text, as json_pull_key() and json_pull_skip() give it: the key has its escapes. */
+void json_put_member_raw(struct json_put *j, struct str raw_key, struct str json);
 /* Only the escaped characters, without quotes. */
 void json_escape(struct buf *out, struct str s);

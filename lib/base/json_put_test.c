@@ -33,8 +33,11 @@ static void test_nesting_puts_commas_between_values_only(void **state)
     json_put_key(&j, "raw");
     json_put_raw(&j, STR("[1,2]"));
     json_put_member_cstr(&j, "none", NULL);
+    json_put_member_raw(&j, STR("b\\u0022d"), STR("{\"e\":1}"));
+    json_put_member_raw(&j, STR("f"), STR("2"));
     json_put_object_end(&j);
-    assert_text(&out, "{\"a\":[1,[],{},null],\"b\\\"c\":true,\"raw\":[1,2],\"none\":null}");
+    assert_text(&out, "{\"a\":[1,[],{},null],\"b\\\"c\":true,\"raw\":[1,2],\"none\":null,"
+                      "\"b\\u0022d\":{\"e\":1},\"f\":2}");
 }
 
 static void test_integers_are_exact(void **state)

@@ -18,18 +18,6 @@ static bool is_said(struct str key)
     return false;
 }
 
-/* Keys come as they are written, escapes and all, and go out so. */
-static void copy_member(struct json_put *j, struct str key, struct str value)
-{
-    if (j->comma)
-        buf_put_char(j->out, ',');
-    buf_put_char(j->out, '"');
-    buf_put_str(j->out, key);
-    buf_put_cstr(j->out, "\":");
-    j->comma = false;
-    json_put_raw(j, value);
-}
-
 /* All members of an object but those that @leaves says; false when it is none. */
 static bool copy_members(struct json_put *j, struct json_pull *p, bool (*leaves)(struct str key),
                          struct str *ret_nvext)
@@ -44,23 +32,19 @@ static bool copy_members(struct json_put *j, struct json_pull *p, bool (*leaves)
         if (ret_nvext && str_is(key, "nvext"))
             *ret_nvext = value;
         else if (!leaves || !leaves(key))
-            copy_member(j, key, value);
+            json_put_member_raw(j, key, value);
     }
     return json_pull_ok(p);
 }
 
 static void put_said(struct json_put *j, const struct annotation *a)
 {
-    json_put_key(j, "enable_local_updates");
-    json_put_bool(j, false);
+    json_put_member_bool(j, "enable_local_updates", false);
     if (!a->prefill_id.set || a->prefill_id.v == a->decode_id) {
-        json_put_key(j, "backend_instance_id");
-        json_put_u64(j, a->decode_id);
+        json_put_member_u64(j, "backend_instance_id", a->decode_id);
     } else {
-        json_put_key(j, "prefill_worker_id");
-        json_put_u64(j, a->prefill_id.v);
-        json_put_key(j, "decode_worker_id");
-        json_put_u64(j, a->decode_id);
+        json_put_member_u64(j, "prefill_worker_id", a->prefill_id.v);
+        json_put_member_u64(j, "decode_worker_id", a->decode_id);
     }
     json_put_key(j, "token_data");
     json_put_u32_array(j, a->tokens, a->n_tokens);

@@ -72,16 +72,11 @@ static void put_response_error(const struct relay *r, struct buf *out, const str
     struct json_put j = json_put_on(out);
 
     json_put_object(&j);
-    json_put_key(&j, "type");
-    json_put_cstr(&j, "error");
-    json_put_key(&j, "code");
-    json_put_cstr(&j, api_error_type(e->status));
-    json_put_key(&j, "message");
-    json_put_cstr(&j, e->text);
-    json_put_key(&j, "param");
-    json_put_null(&j);
-    json_put_key(&j, "sequence_number");
-    json_put_u64(&j, r->sequence.set ? r->sequence.v + 1 : 0);
+    json_put_member_cstr(&j, "type", "error");
+    json_put_member_cstr(&j, "code", api_error_type(e->status));
+    json_put_member_cstr(&j, "message", e->text);
+    json_put_member_cstr(&j, "param", NULL);
+    json_put_member_u64(&j, "sequence_number", r->sequence.set ? r->sequence.v + 1 : 0);
     json_put_object_end(&j);
 }
 

@@ -9,21 +9,6 @@
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static void put_member(struct json_put *j, struct str raw_key, struct str value)
-{
-    AUTO(buf_done) struct buf key = BUF_NULL;
-
-    /* Keys come as they are written: to escape them again would change them. */
-    buf_put_char(&key, '"');
-    buf_put_str(&key, raw_key);
-    buf_put_cstr(&key, "\":");
-    if (j->comma)
-        buf_put_char(j->out, ',');
-    buf_put_str(j->out, buf_str(&key));
-    buf_put_str(j->out, value);
-    j->comma = true;
-}
-
 /* What the client said of its stream, and that the usage is wanted. */
 static void put_stream_options(struct json_put *j, struct str options)
 {
@@ -36,9 +21,8 @@ static void put_stream_options(struct json_put *j, struct str options)
     if (json_pull_object(&p))
         while (json_pull_key(&p, &key) && json_pull_skip(&p, &value))
             if (!str_is(key, "include_usage"))
-                put_member(j, key, value);
-    json_put_key(j, "include_usage");
-    json_put_bool(j, true);
+                json_put_member_raw(j, key, value);
+    json_put_member_bool(j, "include_usage", true);
     json_put_object_end(j);
 }
 
@@ -57,17 +41,15 @@ void relay_request_put(struct buf *out, struct str body, struct str engine_model
     struct json_pull p;
 
     json_put_object(&j);
-    if (engine_model.len) {
-        json_put_key(&j, "model");
-        json_put_str(&j, engine_model);
-    }
+    if (engine_model.len)
+        json_put_member_str(&j, "model", engine_model);
     json_pull_init(&p, body);
     if (json_pull_object(&p))
         while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
             if (str_is(key, "stream_options") && usage != RELAY_AS_IS)
                 options = value;
             else if (!(engine_model.len && str_is(key, "model")) && !str_is(key, "nvext"))
-                put_member(&j, engine_key(key, has_kwargs), value);
+                json_put_member_raw(&j, engine_key(key, has_kwargs), value);
         }
     if (usage == RELAY_STREAM)
         put_stream_options(&j, options);
@@ -94,9 +76,9 @@ static void put_salt(struct json_put *j, struct str key, struct str nvext)
     if (json_pull_object(&p))
         while (json_pull_key(&p, &name) && json_pull_skip(&p, &value))
             if (key_is(name, "cache_salt"))
-                put_member(&inner, name, value);
+                json_put_member_raw(&inner, name, value);
     json_put_object_end(&inner);
-    put_member(j, key, nvext.ptr[0] == '{' ? buf_str(&kept) : nvext);
+    json_put_member_raw(j, key, nvext.ptr[0] == '{' ? buf_str(&kept) : nvext);
 }
 
 bool relay_put_unsteered(struct buf *out, struct str body)
@@ -114,7 +96,7 @@ bool relay_put_unsteered(struct buf *out, struct str body)
             if (key_is(key, "nvext"))
                 put_salt(&j, key, value);
             else
-                put_member(&j, key, value);
+                json_put_member_raw(&j, key, value);
         }
     json_put_object_end(&j);
     if (json_pull_end(&p, &e) == 0)
@@ -134,9 +116,9 @@ void relay_text_put(struct buf *out, struct str body, struct str prompt_json)
     if (json_pull_object(&p))
         while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
             if (prompt_json.len && str_is(key, "prompt"))
-                put_member(&j, key, prompt_json);
+                json_put_member_raw(&j, key, prompt_json);
             else if (!str_is(value, "null"))
-                put_member(&j, key, value);
+                json_put_member_raw(&j, key, value);
         }
     json_put_object_end(&j);
 }
@@ -178,7 +160,7 @@ static void read_choices(struct json_pull *p, struct relay_answer *ret)
     }
 }
 
-static void read_count(struct str object, const char *key, struct opt_u64 *ret)
+void relay_count_read(struct str object, const char *key, struct opt_u64 *ret)
 {
     uint64_t n;
 
@@ -188,10 +170,10 @@ static void read_count(struct str object, const char *key, struct opt_u64 *ret)
 
 static void read_usage(struct str usage, struct relay_answer *ret)
 {
-    read_count(usage, "prompt_tokens", &ret->prompt_tokens);
-    read_count(usage, "completion_tokens", &ret->completion_tokens);
-    read_count(json_pull_member(usage, "prompt_tokens_details"), "cached_tokens",
-               &ret->cached_tokens);
+    relay_count_read(usage, "prompt_tokens", &ret->prompt_tokens);
+    relay_count_read(usage, "completion_tokens", &ret->completion_tokens);
+    relay_count_read(json_pull_member(usage, "prompt_tokens_details"), "cached_tokens",
+                     &ret->cached_tokens);
 }
 
 static struct str read_text(struct str json, struct buf *scratch)
@@ -279,7 +261,7 @@ void relay_answer_put(struct buf *out, struct str json, const struct relay_chang
                 json_put_key(&j, "model");
                 json_put_str(&j, c->model);
             } else if (!c->hide_usage || !str_is(key, "usage") || str_is(value, "null")) {
-                put_member(&j, key, value);
+                json_put_member_raw(&j, key, value);
             }
         }
     json_put_object_end(&j);

@@ -55,6 +55,8 @@ struct relay_answer {
 /* @scratch is replaced. -EINVAL: it is no JSON object. */
 MUST_CHECK int relay_answer_read(struct str json, struct buf *scratch, struct relay_answer *ret,
                                  struct err *e);
+/* A number of a usage; *@ret stays where there is none. For relay_*.c. */
+void relay_count_read(struct str object, const char *key, struct opt_u64 *ret);
 
 struct relay_change {
     struct str model; /* the name that the client knows; empty = the engine's is the same */

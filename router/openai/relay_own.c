@@ -45,14 +45,6 @@ bool relay_own_parse(struct str body, struct arena *a, struct openai_request *re
 
 /* --- answers: what is read -------------------------------------------------------------------- */
 
-static void read_count(struct str object, const char *key, struct opt_u64 *ret)
-{
-    uint64_t n;
-
-    if (str_parse_u64(json_pull_member(object, key), &n))
-        *ret = OPT_U64(n);
-}
-
 static void add(struct opt_u64 *to, const struct opt_u64 *more)
 {
     if (to->set && more->set && more->v <= UINT64_MAX - to->v)
@@ -64,12 +56,12 @@ static void read_usage(struct str usage, struct relay_answer *ret)
 {
     struct opt_u64 created = {0}, beside = {0};
 
-    read_count(usage, "input_tokens", &ret->prompt_tokens);
-    read_count(usage, "output_tokens", &ret->completion_tokens);
-    read_count(json_pull_member(usage, "input_tokens_details"), "cached_tokens",
-               &ret->cached_tokens);
-    read_count(usage, "cache_creation_input_tokens", &created);
-    read_count(usage, "cache_read_input_tokens", &beside);
+    relay_count_read(usage, "input_tokens", &ret->prompt_tokens);
+    relay_count_read(usage, "output_tokens", &ret->completion_tokens);
+    relay_count_read(json_pull_member(usage, "input_tokens_details"), "cached_tokens",
+                     &ret->cached_tokens);
+    relay_count_read(usage, "cache_creation_input_tokens", &created);
+    relay_count_read(usage, "cache_read_input_tokens", &beside);
     add(&ret->prompt_tokens, &created);
     add(&ret->prompt_tokens, &beside);
     if (beside.set)

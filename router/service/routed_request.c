@@ -2,11 +2,11 @@
 #include "router/service/routed_request.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "lib/base/arena.h"
 #include "lib/base/err.h"
+#include "lib/base/json_put.h"
 #include "router/kv/block_hash.h"
 #include "router/service/routing_told.h"
 #include "router/wire/fields.h"
@@ -208,18 +208,6 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
 
 /* --- forwarding ------------------------------------------------------------------------------- */
 
-/* One member as it came: the key is raw text, so it is not escaped again. */
-static void put_member(struct buf *out, bool *comma, struct str key, struct str json)
-{
-    if (*comma)
-        buf_put_char(out, ',');
-    *comma = true;
-    buf_put_char(out, '"');
-    buf_put_str(out, key);
-    buf_put_cstr(out, "\":");
-    buf_put_str(out, json);
-}
-
 static bool is_among(struct str key, const char *const *names)
 {
     for (; *names; names++)
@@ -229,8 +217,7 @@ static bool is_among(struct str key, const char *const *names)
 }
 
 /* Copies the object's members but @without, and returns which of DEFAULTS were among them. */
-static uint32_t put_members(struct buf *out, bool *comma, struct str json,
-                            const char *const *without)
+static uint32_t put_members(struct json_put *j, struct str json, const char *const *without)
 {
     struct json_pull p;
     struct str key, value = STR_NULL;
@@ -245,7 +232,7 @@ static uint32_t put_members(struct buf *out, bool *comma, struct str json,
         for (size_t i = 0; i < ARRAY_LEN(DEFAULTS); i++)
             if (str_is(key, DEFAULTS[i].key))
                 seen |= 1u << i;
-        put_member(out, comma, key, value);
+        json_put_member_raw(j, key, value);
     }
     return seen;
 }
@@ -256,26 +243,22 @@ static uint64_t less(uint64_t v, uint64_t by)
 }
 
 /* Tokens and limits of what is left to do. */
-static uint32_t put_rest(struct buf *out, bool *comma, const struct routed_request *rq)
+static uint32_t put_rest(struct json_put *j, const struct routed_request *rq)
 {
     static const char *const LIMITS[] = {"max_tokens", "min_tokens", NULL};
-    AUTO(buf_done) struct buf part = BUF_NULL;
-    struct json_put j = json_put_on(&part);
-    bool inner = false;
 
-    json_put_u32_array(&j, rq->tokens, rq->n_tokens);
-    put_member(out, comma, STR("token_ids"), buf_str(&part));
-    put_member(out, comma, STR("stop_conditions"), STR("{"));
-    (void)put_members(out, &inner, rq->stop_conditions, LIMITS);
+    json_put_key(j, "token_ids");
+    json_put_u32_array(j, rq->tokens, rq->n_tokens);
+    json_put_key(j, "stop_conditions");
+    json_put_object(j);
+    (void)put_members(j, rq->stop_conditions, LIMITS);
     for (size_t i = 0; i < ARRAY_LEN(STOP); i++) {
         const struct opt_u64 *v = (const void *)((const char *)rq + STOP[i].offset);
 
-        if (!v->set)
-            continue;
-        buf_printf(out, "%s\"%s\":%" PRIu64, inner ? "," : "", STOP[i].key, less(v->v, rq->n_said));
-        inner = true;
+        if (v->set)
+            json_put_member_u64(j, STOP[i].key, less(v->v, rq->n_said));
     }
-    buf_put_char(out, '}');
+    json_put_object_end(j);
     return 1u << 1;
 }
 
@@ -285,19 +268,22 @@ void routed_request_put(struct buf *out, struct str json, const struct routed_re
     static const char *const ROUTED[] = {"routing", NULL};
     static const char *const MOVED[] = {"routing", "token_ids", "stop_conditions", NULL};
     static const char *const RANK[] = {"dp_rank", NULL};
-    bool comma = false, inner_comma = false;
+    struct json_put j = json_put_on(out);
     uint32_t seen;
 
-    buf_put_char(out, '{');
-    seen = put_members(out, &comma, json, rq->n_said ? MOVED : ROUTED);
+    json_put_object(&j);
+    seen = put_members(&j, json, rq->n_said ? MOVED : ROUTED);
     if (rq->n_said)
-        seen |= put_rest(out, &comma, rq);
+        seen |= put_rest(&j, rq);
     for (size_t i = 0; i < ARRAY_LEN(DEFAULTS); i++)
         if (!(seen & 1u << i))
-            put_member(out, &comma, str_from(DEFAULTS[i].key), str_from(DEFAULTS[i].json));
-    put_member(out, &comma, STR("routing"), STR("{"));
-    (void)put_members(out, &inner_comma, rq->routing, RANK);
-    buf_printf(out, "%s\"dp_rank\":%u}}", inner_comma ? "," : "", dp_rank);
+            json_put_member_raw(&j, str_from(DEFAULTS[i].key), str_from(DEFAULTS[i].json));
+    json_put_key(&j, "routing");
+    json_put_object(&j);
+    (void)put_members(&j, rq->routing, RANK);
+    json_put_member_u64(&j, "dp_rank", dp_rank);
+    json_put_object_end(&j);
+    json_put_object_end(&j);
 }
 
 /* --- another worker goes on ------------------------------------------------------------------- */
@@ -320,13 +306,12 @@ uint64_t routed_request_left(const struct routed_request *rq, size_t n_said_sinc
 }
 
 /* The counts of one worker; what it took for prompt and was said before counts as said. */
-static void put_usage(struct buf *out, struct str json, const struct routed_request *rq)
+static void put_usage(struct json_put *j, struct str json, const struct routed_request *rq)
 {
     static const char *const COUNTS[] = {"prompt_tokens", "completion_tokens", NULL};
     struct json_pull p;
     struct str key;
     uint64_t prompt = 0, said = 0;
-    bool comma = true;
 
     json_pull_init(&p, json);
     if (json_pull_object(&p))
@@ -338,10 +323,11 @@ static void put_usage(struct buf *out, struct str json, const struct routed_requ
             else
                 skip_pull(&p);
         }
-    buf_printf(out, "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64,
-               less(prompt, rq->n_said), said + MIN(prompt, (uint64_t)rq->n_said));
-    (void)put_members(out, &comma, json, COUNTS);
-    buf_put_char(out, '}');
+    json_put_object(j);
+    json_put_member_u64(j, COUNTS[0], less(prompt, rq->n_said));
+    json_put_member_u64(j, COUNTS[1], said + MIN(prompt, (uint64_t)rq->n_said));
+    (void)put_members(j, json, COUNTS);
+    json_put_object_end(j);
 }
 
 void routed_output_put(struct buf *out, struct str data, const struct routed_request *rq,
@@ -350,9 +336,9 @@ void routed_output_put(struct buf *out, struct str data, const struct routed_req
     static const char *const REWRITTEN[] = {"completion_usage", "routing_data", NULL};
     static const char *const USAGE[] = {"completion_usage", NULL};
     bool tells = told->has_worker || told->has_timing;
+    struct json_put j = json_put_on(out);
     struct str key, usage = STR_NULL;
     struct json_pull p;
-    bool comma = false;
 
     json_pull_init(&p, data);
     if (json_pull_object(&p))
@@ -362,15 +348,15 @@ void routed_output_put(struct buf *out, struct str data, const struct routed_req
             else
                 skip_pull(&p);
         }
-    buf_put_char(out, '{');
-    (void)put_members(out, &comma, data, tells ? REWRITTEN : USAGE);
+    json_put_object(&j);
+    (void)put_members(&j, data, tells ? REWRITTEN : USAGE);
     if (usage.len) {
-        put_member(out, &comma, str_from(USAGE[0]), STR_NULL);
-        put_usage(out, usage, rq);
+        json_put_key(&j, USAGE[0]);
+        put_usage(&j, usage, rq);
     }
     if (tells) {
-        put_member(out, &comma, str_from(REWRITTEN[1]), STR_NULL);
-        routing_told_put(out, told);
+        json_put_key(&j, REWRITTEN[1]);
+        routing_told_put(&j, told);
     }
-    buf_put_char(out, '}');
+    json_put_object_end(&j);
 }

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "lib/base/json_put.h"
 #include "lib/net/loop.h"
 #include "router/sched/route_decision.h"
 
@@ -42,40 +41,34 @@ static void put_timing(struct json_put *j, const struct routing_told *told)
 {
     json_put_key(j, "timing");
     json_put_object(j);
-    json_put_key(j, "request_received_ms");
-    json_put_u64(j, told->received_ms);
+    json_put_member_u64(j, "request_received_ms", told->received_ms);
     put_ms(j, "prefill_wait_time_ms", told->sent_ms);
     put_ms(j, "prefill_time_ms", told->first_token_ms - told->sent_ms);
     put_ms(j, "ttft_ms", told->first_token_ms);
     put_ms(j, "total_time_ms", told->total_ms);
     put_ms(j, "kv_hit_rate", told->kv_hit_rate);
-    json_put_key(j, "router_queue_depth");
-    json_put_u64(j, told->queue_depth);
+    json_put_member_u64(j, "router_queue_depth", told->queue_depth);
     json_put_object_end(j);
 }
 
 static void put_rank(struct json_put *j, const char *id_key, const char *rank_key,
                      struct worker_rank w)
 {
-    json_put_key(j, id_key);
-    json_put_u64(j, w.worker_id);
-    json_put_key(j, rank_key);
-    json_put_u64(j, w.dp_rank);
+    json_put_member_u64(j, id_key, w.worker_id);
+    json_put_member_u64(j, rank_key, w.dp_rank);
 }
 
-void routing_told_put(struct buf *out, const struct routing_told *told)
+void routing_told_put(struct json_put *j, const struct routing_told *told)
 {
-    struct json_put j = json_put_on(out);
-
-    json_put_object(&j);
+    json_put_object(j);
     if (told->has_worker) {
-        json_put_key(&j, "worker_id");
-        json_put_object(&j);
-        put_rank(&j, "prefill_worker_id", "prefill_dp_rank", told->worker);
-        put_rank(&j, "decode_worker_id", "decode_dp_rank", told->worker);
-        json_put_object_end(&j);
+        json_put_key(j, "worker_id");
+        json_put_object(j);
+        put_rank(j, "prefill_worker_id", "prefill_dp_rank", told->worker);
+        put_rank(j, "decode_worker_id", "decode_dp_rank", told->worker);
+        json_put_object_end(j);
     }
     if (told->has_timing)
-        put_timing(&j, told);
-    json_put_object_end(&j);
+        put_timing(j, told);
+    json_put_object_end(j);
 }

@@ -8,12 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/base/buf.h"
+#include "lib/base/json_put.h"
 #include "router/kv/worker_table.h"
 
 struct route_decision;
 
-/* What a router says of itself in the first and the last output of an answer: `routing_data` of 1.6.1. */
 struct routing_told {
     bool has_worker, has_timing; /* what there is to say */
     struct worker_rank worker;   /* that computes the prompt, and answers */
@@ -33,5 +32,4 @@ struct routing_times {
 /* @d has chosen. Now is the end. */
 struct routing_told routing_told_of(const struct route_decision *d, const struct routing_times *at,
                                     bool worker, bool timing);
-/* Appends the object. */
-void routing_told_put(struct buf *out, const struct routing_told *told);
+void routing_told_put(struct json_put *j, const struct routing_told *told);
