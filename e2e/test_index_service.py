@@ -318,37 +318,46 @@ SHARED = 3
 SALTS = [({"cache_salt": "a"}, True), ({"extra_keys": [["dynamo-cache-salt:a"], None]}, True), ({"extra_keys": [["a"], None]}, False)]
 
 
+def tell_kinds(engine, both, kinds, blocks=2):
+    """Both hear of the engine, and of the first two blocks of a prompt of each kind."""
+    for who in both:
+        who.register(1, engine)
+    for number, (how, _) in enumerate(kinds):
+        engine.salted([10 * number + 1, 10 * number + 2], tokens(blocks, 1000 * number)[:2 * BLOCK], **how)
+
+
+def all_is_applied(engine, both):
+    engine.stored([99], tokens(1, 9000))
+    for who in both:
+        until("all is applied", lambda: who.scores(tokens(1, 9000)))
+
+
+def expect_salted(who, blocks):
+    for number, (_, salted) in enumerate(SALTS):
+        plain, with_salt = (who.scores(tokens(blocks, 1000 * number), **salt) for salt in ({}, {"cache_salt": "a"}))
+        assert (with_salt if salted else plain) == {"1": {"0": blocks * BLOCK}} and not (plain if salted else with_salt)
+
+
 def test_salts_of_events(service, reference):
     """Blocks of salted prompts are found with that salt alone, as by the reference."""
     with Engine() as engine:
+        tell_kinds(engine, (service, reference), SALTS)
+        all_is_applied(engine, (service, reference))
         for who in (service, reference):
-            who.register(1, engine)
-        for number, (how, _) in enumerate(SALTS):
-            engine.salted([2 * number + 1, 2 * number + 2], tokens(2, 1000 * number), **how)
-        engine.stored([99], tokens(1, 9000))
-        for who in (service, reference):
-            until("all is applied", lambda: who.scores(tokens(1, 9000)))
-            for number, (_, salted) in enumerate(SALTS):
-                plain, with_salt = (who.scores(tokens(2, 1000 * number), **salt) for salt in ({}, {"cache_salt": "a"}))
-                assert (with_salt if salted else plain) == {"1": {"0": 2 * BLOCK}} and not (plain if salted else with_salt)
+            expect_salted(who, 2)
 
 
 def test_salts_are_inherited(service, reference):
     """By blocks that are told later, as by the reference: vLLM names a prompt's salt with its first block alone."""
     with Engine() as engine:
-        for who in (service, reference):
-            who.register(1, engine)
-        for number, (how, _) in enumerate(SALTS):
+        tell_kinds(engine, (service, reference), SALTS, blocks=6)
+        for number in range(len(SALTS)):
             first, prompt = 10 * number + 1, tokens(6, 1000 * number)
-            engine.salted([first, first + 1], prompt[:2 * BLOCK], **how)
             for at in (2, 4):
                 engine.stored([first + at, first + at + 1], prompt[at * BLOCK:(at + 2) * BLOCK], parent=first + at - 1)
-        engine.stored([99], tokens(1, 9000))
+        all_is_applied(engine, (service, reference))
         for who in (service, reference):
-            until("all is applied", lambda: who.scores(tokens(1, 9000)))
-            for number, (_, salted) in enumerate(SALTS):
-                plain, with_salt = (who.scores(tokens(6, 1000 * number), **salt) for salt in ({}, {"cache_salt": "a"}))
-                assert (with_salt if salted else plain) == {"1": {"0": 6 * BLOCK}} and not (plain if salted else with_salt)
+            expect_salted(who, 6)
 
 
 # What of an event names image 255 in its second block: ai-dynamo's own publishers, vLLM 0.32 (whose keys 1.6.1's indexer
@@ -369,18 +378,14 @@ def hashes_by_reference(version, ids, infos):
 def test_images_of_events(service, reference):
     """Blocks with equal tokens of different images are different ones, by the names that the wheels give them."""
     with Engine() as engine:
-        for who in (service, reference):
-            who.register(1, engine)
-        for number, (how, _) in enumerate(MEDIA):
-            engine.salted([2 * number + 1, 2 * number + 2], tokens(2, 1000 * number), **how)
-        engine.stored([99], tokens(1, 9000))
+        tell_kinds(engine, (service, reference), MEDIA)
+        all_is_applied(engine, (service, reference))
         for number, (_, named) in enumerate(MEDIA):
             ids = tokens(2, 1000 * number)
             hashes = hashes_by_reference("1.6.1", ids, INFOS)
             assert hashes == hashes_by_reference("0.9.0", ids, INFOS) and hashes != hashes_by_reference("1.6.1", ids, None)
             signed = [h - 2**64 if h >= 2**63 else h for h in hashes]
             for who in (service, reference):
-                until("all is applied", lambda: who.scores(tokens(1, 9000)))
                 by_hash = who.post("/query_by_hash", {"block_hashes": signed, "model_name": "m"})["scores"]
                 assert by_hash == {"1": {"0": (2 if named else 1) * BLOCK}}
                 assert who.scores(ids) == {"1": {"0": (1 if named else 2) * BLOCK}}
