@@ -154,7 +154,7 @@ static void on_after_poll(uv_check_t *h)
 
 static void on_turn_limit(uv_timer_t *h)
 {
-    (void)h; /* its only job was to end the wait */
+    uv_stop(h->loop); /* libuv may run timers first and then wait with none left */
 }
 
 /* libuv aborts the process when there is no room for the pipe that its first loop makes. */

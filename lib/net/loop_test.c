@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/test.h"
+#include "lib/net/uv_lib.h"
 
 enum { POSTERS = 4, POSTS = 20000 };
 
@@ -261,6 +262,27 @@ static void test_a_timer_counts_from_its_start(void **state)
     assert_true(timer_active(t));
 }
 
+static void outlasts_the_turn(void *arg)
+{
+    uint64_t until_ns = clock_now_ns() + 5000000;
+
+    while (clock_now_ns() < until_ns)
+        ;
+    uv_update_time(loop_uv(arg));
+}
+
+/* A process that is stopped for a while finds the end of its turn due before it has polled. */
+static void test_a_turn_whose_end_is_due_does_not_wait(void **state)
+{
+    AUTO(loop_free) struct loop *l = make_loop();
+    AUTO(timer_free) struct timer *t = timer_new(l, outlasts_the_turn, l);
+
+    (void)state;
+    timer_start(t, 0);
+    loop_run_once(l, 1);
+    assert_false(timer_active(t));
+}
+
 static void work(void *arg)
 {
     atomic_store((atomic_int *)arg, 1);
@@ -376,7 +398,7 @@ int main(void)
         T(test_endless_deferring_does_not_starve_the_loop),
         T(test_posts_from_threads_keep_their_order), T(test_loop_free_runs_what_was_posted),
         T(test_stop_before_run_is_not_lost), T(test_timers), T(test_freed_timer_never_fires),
-        T(test_a_timer_counts_from_its_start), T(test_work_runs_before_done),
-        T(test_settling_waits_for_work), T(test_signal),
+        T(test_a_timer_counts_from_its_start), T(test_a_turn_whose_end_is_due_does_not_wait),
+        T(test_work_runs_before_done), T(test_settling_waits_for_work), T(test_signal),
         T(test_a_signal_after_the_loop_is_ignored));
 }
