@@ -180,10 +180,8 @@ static void put_own(struct json_put *j, struct str own)
 
     json_pull_init(&p, own);
     if (own.len && json_pull_object(&p))
-        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value)) {
-            json_put_key_str(j, key);
-            json_put_raw(j, value);
-        }
+        while (json_pull_key(&p, &key) && json_pull_skip(&p, &value))
+            json_put_member_raw(j, key, value);
 }
 
 /* By which an engine knows where thoughts end and what has to have a form begins. */
