@@ -8,7 +8,6 @@
 #include "lib/base/log.h"
 #include "lib/base/metric.h"
 #include "router/epp/picker_inner.h"
-#include "router/kv/block_hash.h"
 #include "router/sched/sequences.h"
 #include "router/wire/trace_context.h"
 
@@ -88,8 +87,7 @@ static struct hashed hash(const struct picker *p, const struct model *m, const s
                        .sequence = xcalloc(n + 1, sizeof(uint64_t)),
                        .tracked = xcalloc(n + 1, sizeof(uint64_t))};
 
-    h.n = pool_hash_local(pool, model_salt(m, own), pick->tokens, pick->n_tokens, h.local);
-    block_hash_sequence(h.local, h.n, h.sequence);
+    h.n = pool_hash(pool, model_salt(m, own), pick->tokens, pick->n_tokens, h.local, h.sequence);
     if (!pool_cuts_as(pool, m->pool) ||
         !serving_track(p->serving, m, own, pick->tokens, pick->n_tokens, h.tracked)) {
         free(h.tracked);

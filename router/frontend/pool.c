@@ -165,11 +165,16 @@ void pool_share_cache(struct pool *p, const char *endpoint)
     shared_cache_switch(p->shared, scheduler_conf(p->scheduler)->shared_cache != SHARED_CACHE_NONE);
 }
 
+static uint64_t salted_seed(const struct pool *p, struct str salt)
+{
+    return p->seed + block_hash_seed(STR_NULL, salt) - BLOCK_HASH_SEED;
+}
+
 size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *tokens,
                        size_t n_tokens, uint64_t *ret_local)
 {
     uint32_t block_size = scheduler_block_size(p->scheduler);
-    uint64_t seed = p->seed + block_hash_seed(STR_NULL, salt) - BLOCK_HASH_SEED;
+    uint64_t seed = salted_seed(p, salt);
     size_t n;
 
     if (p->salts_first) {
@@ -180,6 +185,19 @@ size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *to
     }
     return p->eagle ? block_hash_local_eagle_seeded(seed, tokens, n_tokens, block_size, ret_local)
                     : block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
+}
+
+size_t pool_hash(const struct pool *p, struct str salt, const uint32_t *tokens, size_t n_tokens,
+                 uint64_t *ret_local, uint64_t *ret_sequence)
+{
+    size_t n;
+
+    if (!p->eagle && !p->salts_first)
+        return block_hash_prompt(salted_seed(p, salt), tokens, n_tokens,
+                                 scheduler_block_size(p->scheduler), ret_local, ret_sequence);
+    n = pool_hash_local(p, salt, tokens, n_tokens, ret_local);
+    block_hash_sequence(ret_local, n, ret_sequence);
+    return n;
 }
 
 bool pool_cuts_as(const struct pool *p, const struct pool *other)

@@ -102,6 +102,9 @@ void pool_configure(struct pool *p, const struct route_conf *route);
  * n_tokens / block size. */
 size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *tokens,
                        size_t n_tokens, uint64_t *ret_local);
+/* The same, and block_hash_sequence() of it. */
+size_t pool_hash(const struct pool *p, struct str salt, const uint32_t *tokens, size_t n_tokens,
+                 uint64_t *ret_local, uint64_t *ret_sequence);
 /* Whether hashes of one serve the other. */
 bool pool_cuts_as(const struct pool *p, const struct pool *other);
 

@@ -4,6 +4,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/test.h"
+#include "router/kv/block_hash.h"
 #include "router/sched/sched_test.h"
 #include "router/sched/sequences.h"
 
@@ -148,7 +149,7 @@ static void salts_tell_blocks_apart(void **state)
     static const uint32_t tokens[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                       13, 14, 15, 16, 17, 18, 1,  2,  3,  4,  5,  6,
                                       7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18};
-    uint64_t plain[2], salted[2];
+    uint64_t plain[2], salted[2], both[2], chain[2];
     struct rig g;
 
     (void)state;
@@ -160,6 +161,10 @@ static void salts_tell_blocks_apart(void **state)
         assert_true(plain[0] != salted[0]);
         assert_int_equal(plain[1] == salted[1], first);
         assert_int_equal(pool_hash_local(g.pool, STR("a"), tokens, 15, salted), 0);
+        (void)pool_hash_local(g.pool, STR("a"), tokens, ARRAY_LEN(tokens), salted);
+        assert_int_equal(pool_hash(g.pool, STR("a"), tokens, ARRAY_LEN(tokens), both, chain), 2);
+        assert_memory_equal(both, salted, sizeof(both));
+        assert_int_equal(chain[1], block_hash_next(salted[0], salted[1]));
         rig_done(&g);
     }
 }

@@ -8,7 +8,6 @@
 #include "lib/base/log.h"
 #include "router/frontend/decision_note.h"
 #include "router/frontend/explain.h"
-#include "router/kv/block_hash.h"
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
 #include "router/wire/engine_output.h"
@@ -56,8 +55,7 @@ static void rehash(struct prefill *p)
     n = rq.n_token_ids / scheduler_block_size(p->conf.pool->scheduler);
     p->local = xreallocarray(NULL, n, sizeof(*p->local));
     p->sequence = xreallocarray(NULL, n, sizeof(*p->sequence));
-    n = pool_hash_local(p->conf.pool, p->conf.salt, rq.token_ids, rq.n_token_ids, p->local);
-    block_hash_sequence(p->local, n, p->sequence);
+    n = pool_hash(p->conf.pool, p->conf.salt, rq.token_ids, rq.n_token_ids, p->local, p->sequence);
     p->conf.request.local = p->local;
     p->conf.request.sequence = p->sequence;
     p->conf.request.tracked = NULL;

@@ -12,7 +12,6 @@
 #include "router/frontend/prompt_make.h"
 #include "router/frontend/request_batch.h"
 #include "router/frontend/request_relay.h"
-#include "router/kv/block_hash.h"
 #include "router/sched/signals.h"
 
 static const struct log_target LG = {"commutator::frontend::request"};
@@ -274,10 +273,9 @@ void request_hash_prompt(struct request *rq)
 
     rq->local = xreallocarray(rq->local, n, sizeof(*rq->local));
     rq->sequence = xreallocarray(rq->sequence, n, sizeof(*rq->sequence));
-    rq->n_blocks = pool_hash_local(rq->m->pool, model_salt(rq->m, rq->in.cache_salt),
-                                   rq->prompt.ptr, rq->prompt.len, rq->local);
+    rq->n_blocks = pool_hash(rq->m->pool, model_salt(rq->m, rq->in.cache_salt), rq->prompt.ptr,
+                             rq->prompt.len, rq->local, rq->sequence);
     hashed = clock_now_ns();
-    block_hash_sequence(rq->local, rq->n_blocks, rq->sequence);
     hash_for_tracker(rq);
     rq->times.hashing_at_ns = start;
     rq->times.block_hashing = hashed - start;

@@ -131,8 +131,9 @@ static void declare_overheads(struct router_metrics *m, struct metric_registry *
         double first, ratio;
         size_t n;
     } rows[OVERHEADS] = {
-        [HASHING] = {"block_hashing", "Time to hash a prompt's blocks", 0.001, 2, 15},
-        [SEQUENCES] = {"seq_hashing", "Time to chain those hashes", 0.001, 2, 15},
+        [HASHING] = {"block_hashing", "Time to hash a prompt's blocks, and their chain", 0.001, 2,
+                     15},
+        [SEQUENCES] = {"seq_hashing", "Time to hash them for bookings, too", 0.001, 2, 15},
         [MATCHING] = {"indexer_find_matches", "Time to find who holds what", 0.01, 3, 17},
         [SHARED] = {"shared_cache_query", "Time to look at the shared cache", 0.01, 3, 17},
         [SCHEDULING] = {"scheduling", "Time to score, choose and book", 0.01, 3, 17},

@@ -27,7 +27,9 @@ struct router_series *router_metrics_pool(struct router_metrics *m, const struct
 
 /* Times that a decision took, in nanoseconds. */
 struct router_times {
-    uint64_t block_hashing, sequence_hashing, matching;
+    uint64_t block_hashing;    /* with the chain, which is made at the same time */
+    uint64_t sequence_hashing; /* those for bookings, where they are others */
+    uint64_t matching;
     uint64_t shared; /* of a look-up in a shared cache, if it was */
     bool shared_asked;
     uint64_t scheduling;    /* matching and shared included */

@@ -24,12 +24,18 @@ uint64_t block_hash_seed(struct str lora_name, struct str cache_salt)
 
 enum { USUAL_SIZE = 16 };
 
-/* By itself, as a hash whose length the compiler knows takes two thirds of the time. */
-static void hash_usual_blocks(uint64_t seed, const uint32_t *tokens, size_t n, uint64_t *ret_local)
+/*
+ * XXH3_64bits_withSeed() of a block. Where the compiler knows the length it takes two thirds of the
+ * time, but not as the call that gcc makes of that function when there are several of it.
+ */
+static inline uint64_t hash_block(uint64_t seed, const uint32_t *tokens, size_t block_size)
 {
-    for (size_t i = 0; i < n; i++)
-        ret_local[i] =
-            XXH3_64bits_withSeed(tokens + i * USUAL_SIZE, USUAL_SIZE * sizeof(*tokens), seed);
+    size_t bytes = block_size * sizeof(*tokens);
+
+    if (block_size == USUAL_SIZE)
+        return XXH3_len_17to128_64b((const xxh_u8 *)tokens, bytes, XXH3_kSecret,
+                                    sizeof(XXH3_kSecret), seed);
+    return XXH3_64bits_withSeed(tokens, bytes, seed);
 }
 
 size_t block_hash_local_seeded(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
@@ -38,11 +44,8 @@ size_t block_hash_local_seeded(uint64_t seed, const uint32_t *tokens, size_t n_t
     size_t n = n_tokens / block_size;
 
     assert(block_size >= 1);
-    if (block_size == USUAL_SIZE)
-        hash_usual_blocks(seed, tokens, n, ret_local);
-    for (size_t i = 0; i < n && block_size != USUAL_SIZE; i++)
-        ret_local[i] = XXH3_64bits_withSeed(tokens + i * block_size,
-                                            (size_t)block_size * sizeof(*tokens), seed);
+    for (size_t i = 0; i < n; i++)
+        ret_local[i] = hash_block(seed, tokens + i * block_size, block_size);
     return n;
 }
 
@@ -164,6 +167,34 @@ void block_hash_sequence_seeded(uint64_t seed, const uint64_t *local, size_t n,
     ret_sequence[0] = local[0];
     for (size_t i = 1; i < n; i++)
         ret_sequence[i] = chain_next(&c, local[i]);
+}
+
+/* @n >= 1. */
+static inline void hash_prompt(uint64_t seed, const uint32_t *tokens, size_t n, size_t block_size,
+                               uint64_t *ret_local, uint64_t *ret_sequence)
+{
+    struct chain c;
+
+    ret_local[0] = ret_sequence[0] = hash_block(seed, tokens, block_size);
+    c = chain_from(BLOCK_HASH_SEED, ret_local[0]);
+    for (size_t i = 1; i < n; i++) {
+        ret_local[i] = hash_block(seed, tokens + i * block_size, block_size);
+        ret_sequence[i] = chain_next(&c, ret_local[i]);
+    }
+}
+
+size_t block_hash_prompt(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
+                         uint32_t block_size, uint64_t *ret_local, uint64_t *ret_sequence)
+{
+    size_t n;
+
+    assert(block_size >= 1);
+    n = n_tokens / block_size;
+    if (n && block_size == USUAL_SIZE)
+        hash_prompt(seed, tokens, n, USUAL_SIZE, ret_local, ret_sequence);
+    else if (n)
+        hash_prompt(seed, tokens, n, block_size, ret_local, ret_sequence);
+    return n;
 }
 
 void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence)

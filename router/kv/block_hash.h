@@ -56,5 +56,12 @@ void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence
 /* The same with another seed. */
 void block_hash_sequence_seeded(uint64_t seed, const uint64_t *local, size_t n,
                                 uint64_t *ret_sequence);
+/*
+ * block_hash_local_seeded() and block_hash_sequence() of what it says, in one go: a step of the chain
+ * waits for the one before it, and the hashes of the blocks that follow are done meanwhile. The two
+ * results do not overlap.
+ */
+size_t block_hash_prompt(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
+                         uint32_t block_size, uint64_t *ret_local, uint64_t *ret_sequence);
 /* One step of the chain. */
 uint64_t block_hash_next(uint64_t parent_sequence, uint64_t local);

@@ -44,6 +44,30 @@ static void vectors_of_the_reference(void **state)
     assert_int_equal(local[2], UINT64_C(12583592247330656132));
 }
 
+static void both_at_once_are_the_same_as_one_after_the_other(void **state)
+{
+    static const uint32_t sizes[] = {1, 4, 16, 17, 64, 128};
+    uint32_t tokens[640];
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = i * 2654435761u;
+    for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
+        uint64_t seed = BLOCK_HASH_SEED + k, local[ARRAY_LEN(tokens)], sequence[ARRAY_LEN(tokens)];
+        uint64_t one[ARRAY_LEN(tokens)], other[ARRAY_LEN(tokens)];
+        size_t n = ARRAY_LEN(tokens) / sizes[k], bytes = n * sizeof(*local);
+
+        assert_int_equal(block_hash_local_seeded(seed, tokens, 640, sizes[k], one), n);
+        block_hash_sequence(one, n, other);
+        assert_int_equal(block_hash_prompt(seed, tokens, 640, sizes[k], local, sequence), n);
+        assert_memory_equal(local, one, bytes);
+        assert_memory_equal(sequence, other, bytes);
+        local[0] = 7;
+        assert_int_equal(block_hash_prompt(seed, tokens, sizes[k] - 1, sizes[k], local, NULL), 0);
+        assert_int_equal(local[0], 7);
+    }
+}
+
 static void a_partial_block_has_no_hash(void **state)
 {
     static const uint32_t tokens[] = {7, 8, 9, 1};
@@ -159,8 +183,9 @@ static void a_step_of_the_chain_is_the_hash_of_two_numbers(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(vectors_of_the_reference), T(a_partial_block_has_no_hash),
-                    T(adapters_and_salts_have_hashes_of_their_own),
+    return TEST_RUN(T(vectors_of_the_reference),
+                    T(both_at_once_are_the_same_as_one_after_the_other),
+                    T(a_partial_block_has_no_hash), T(adapters_and_salts_have_hashes_of_their_own),
                     T(media_tell_blocks_of_the_same_tokens_apart),
                     T(media_of_a_block_are_hashed_in_ascending_order),
                     T(a_block_of_an_engine_that_drafts_ahead_has_one_token_more),

@@ -97,10 +97,9 @@ static void hash_prompt(struct route_stream *s)
     s->times.hashing_at_ns = clock_now_ns();
     s->local = arena_alloc(s->arena, (n + 1) * sizeof(*s->local));
     s->sequence = arena_alloc(s->arena, (n + 1) * sizeof(*s->sequence));
-    s->n_blocks = block_hash_local_seeded(s->in.hash_seed, s->in.tokens, s->in.n_tokens, block_size,
-                                          s->local);
+    s->n_blocks = block_hash_prompt(s->in.hash_seed, s->in.tokens, s->in.n_tokens, block_size,
+                                    s->local, s->sequence);
     hashed = clock_now_ns();
-    block_hash_sequence(s->local, s->n_blocks, s->sequence);
     hash_for_tracker(s, block_size);
     s->times.block_hashing = hashed - s->times.hashing_at_ns;
     s->times.sequence_hashing = clock_now_ns() - hashed;
