@@ -9,7 +9,7 @@
 #include "router/wire/walk.h"
 
 struct tally {
-    size_t records[RECORD_EVENT_SOURCE + 1], same, cards, keys;
+    size_t records[RECORD_EVENT_SOURCE + 1], same, cards, keys, leased;
 };
 
 /* What a parse keeps comes back from what a write makes of it. */
@@ -130,11 +130,36 @@ static void check_etcd(struct tally *t, const char *path, struct str content)
     }
 }
 
+/* "lease 7d… granted with …, attached keys([v1/instances/… v1/mdc/…])": who owns the lease has its id. */
+static void check_leases(struct tally *t, struct str content)
+{
+    struct str line, word, id;
+
+    for (bool more = true; more;) {
+        more = str_cut(&content, '\n', &line);
+        if (!str_starts(line, STR("lease ")))
+            continue;
+        line = str_skip(line, strlen("lease "));
+        assert_true(str_cut(&line, ' ', &id));
+        for (bool words = true; words;) {
+            words = str_cut(&line, ' ', &word);
+            if (!str_has(word, STR("v1/instances/")) && !str_has(word, STR("v1/mdc/")))
+                continue;
+            if (str_ends(word, STR("])")))
+                word = str_head(word, word.len - 2);
+            assert_true(str_ends(word, id));
+            t->leased++;
+        }
+    }
+}
+
 static void check_file(void *arg, const char *path, struct str content)
 {
     struct tally *t = arg;
 
-    if (strstr(path, "/kv-store") && strstr(path, "/v1/") && content.len) {
+    if (strstr(path, "/etcd-leases.txt"))
+        check_leases(t, content);
+    else if (strstr(path, "/kv-store") && strstr(path, "/v1/") && content.len) {
         check_record(t, path, content);
         check_key(t, path, content);
     } else if (strstr(path, "etcd-keys.jsonl")) {
@@ -154,7 +179,7 @@ static void test_captures(void **state)
                   "%zu keys\n",
                   t.records[0], t.records[1], t.records[2], t.records[3], t.cards, t.same, t.keys);
     assert_true(t.records[0] > 20 && t.records[1] > 15 && t.records[2] > 50 && t.records[3] > 5);
-    assert_true(t.same > 40 && t.keys > 60);
+    assert_true(t.same > 40 && t.keys > 60 && t.leased > 8);
 }
 
 /* Cut, it is refused; with a bit flipped, what is still read survives writing. */
