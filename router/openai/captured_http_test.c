@@ -150,11 +150,11 @@ static void rewrite(struct chunk *c, struct buf *out, struct str json, const str
 {
     const struct json *choice = json_first(json_get(body, "choices"));
     const struct json *delta = json_get(choice, "delta");
-    struct chunk_delta d = {.text = text_of(delta ? json_get(delta, "content")
-                                                  : json_get(choice, "text"))};
-    struct chunk_end end = {
-        .finish = choice ? finish_of(choice) : NULL,
-        .timing_json = json_pull_member(json_pull_member(json, "nvext"), "timing")};
+    struct chunk_delta d = {
+        .text = text_of(delta ? json_get(delta, "content") : json_get(choice, "text"))};
+    struct chunk_end end = {.finish = choice ? finish_of(choice) : NULL,
+                            .timing_json =
+                                json_pull_member(json_pull_member(json, "nvext"), "timing")};
     struct usage usage;
 
     tell_workers(c, json_get(body, "nvext"));
@@ -287,8 +287,9 @@ static void captured_http(void **state)
 
     (void)state;
     walk(dir, check_file, &t);
-    print_message("%zu requests, %zu refused, %zu cut, %zu flipped, %zu chunks, %zu bodies, %zu others\n",
-                  t.requests, t.refused, t.cut, t.flipped, t.chunks, t.bodies, t.others);
+    print_message(
+        "%zu requests, %zu refused, %zu cut, %zu flipped, %zu chunks, %zu bodies, %zu others\n",
+        t.requests, t.refused, t.cut, t.flipped, t.chunks, t.bodies, t.others);
     assert_true(t.requests > 60 && t.refused > 8 && t.chunks > 200 && t.bodies > 8);
 }
 
