@@ -19,7 +19,9 @@ uint64_t decision_note(const struct decision_note *n, const struct route_request
             n->pool->scheduler, d->candidates[d->chosen].slot, loop_now_ms(s->loop));
 
     if (!n->pool->series)
-        n->pool->series = router_metrics_pool(s->router, n->pool);
+        n->pool->series = router_metrics_target(
+            s->router, &(struct router_target){n->pool->ns, n->pool->component, n->pool->model,
+                                               POOL_ROLE_WORDS[n->pool->role]});
     if (result == 0 && !q->query_only)
         router_series_routed(n->pool->series, d, n->phase);
     return explain_decided(s->explain, q, d, result, &context);

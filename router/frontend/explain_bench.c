@@ -20,9 +20,8 @@ static void bench(const char *name, uint64_t shadows)
     AUTO(explain_free) struct explain *explain = NULL;
     const struct explain_conf conf = {.records = RECORDS, .shadows = shadows, .metrics = registry};
     const struct decision_context context = {STR("example"), "decode", 1, 1000, 0};
-    struct pool pool = {
-        .model = (char[]){"example"}, .ns = (char[]){"dynamo"}, .component = (char[]){"backend"}};
-    struct router_series *series = router_metrics_pool(router, &pool);
+    struct router_series *series = router_metrics_target(
+        router, &(struct router_target){"dynamo", "backend", "example", "decode"});
     uint64_t *took = xcalloc(ROUNDS, sizeof(*took));
     struct err e;
 

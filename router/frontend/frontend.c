@@ -639,6 +639,7 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
     serving_metrics_init(&f->serving.metrics, conf->metrics_prefix, conf->histograms);
     f->replicas = replicas_new(l, f->serving.metrics.registry, f->serving.router_id);
     f->serving.router = router_metrics_new(f->serving.metrics.registry, f->serving.router_id);
+    router_metrics_of_workers(f->serving.router, f->serving.metrics.registry);
     f->serving.overload_status = conf->overload_status == OVERLOAD_529 ? 529 : 503;
     r = admission_rules_load(&f->serving.admission, &conf->queue, e);
     if (r == 0)

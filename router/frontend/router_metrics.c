@@ -32,7 +32,7 @@ struct router_metrics {
     struct metric_family *less_overlap, *overlap_lost;             /* by worker type too */
     struct metric_family *shared_rate, *shared_beyond;
     struct metric *shared_errors;
-    struct metric_family *last[WORKER_LAST];
+    struct metric_family *last[WORKER_LAST]; /* NULL: not measured */
     struct metric *overhead[OVERHEADS];
 };
 
@@ -153,7 +153,7 @@ static void declare_overheads(struct router_metrics *m, struct metric_registry *
     }
 }
 
-static void declare_last(struct router_metrics *m, struct metric_registry *r)
+void router_metrics_of_workers(struct router_metrics *m, struct metric_registry *registry)
 {
     static const struct {
         const char *name, *help;
@@ -166,12 +166,13 @@ static void declare_last(struct router_metrics *m, struct metric_registry *r)
     for (size_t i = 0; i < WORKER_LAST; i++) {
         AUTO(mem_free) char *name = xasprintf("dynamo_frontend_worker_last_%s", rows[i].name);
 
-        m->last[i] = metric_family(r, &(struct metric_desc){name,
-                                                            rows[i].help,
-                                                            METRIC_GAUGE,
-                                                            {"worker_id", "dp_rank", "worker_type"},
-                                                            NULL,
-                                                            0});
+        m->last[i] =
+            metric_family(registry, &(struct metric_desc){name,
+                                                          rows[i].help,
+                                                          METRIC_GAUGE,
+                                                          {"worker_id", "dp_rank", "worker_type"},
+                                                          NULL,
+                                                          0});
     }
 }
 
@@ -185,7 +186,6 @@ struct router_metrics *router_metrics_new(struct metric_registry *registry, uint
     declare_counters(m, registry);
     declare_histograms(m, registry);
     declare_overheads(m, registry);
-    declare_last(m, registry);
     m->shared_errors = metric_with(
         metric_family(registry, &(struct metric_desc){"dynamo_router_shared_cache_errors_total",
                                                       "Events of shared caches that were no good",
@@ -216,43 +216,43 @@ struct router_metrics *router_metrics_free(struct router_metrics *m)
     return NULL;
 }
 
-/* --- one pool ----------------------------------------------------------------------------------
+/* --- one target --------------------------------------------------------------------------------
  */
 
-#define OF_POOL(s, family, ...)                                                                    \
+#define OF_TARGET(s, family, ...)                                                                  \
     metric_with((s)->m->family, (s)->ns, (s)->component, (s)->m->router_id, (s)->m->worker_id,     \
                 ##__VA_ARGS__)
 
-static struct router_series *new_series(struct router_metrics *m, const struct pool *p)
+static struct router_series *new_series(struct router_metrics *m, const struct router_target *t)
 {
     struct router_series *s = xcalloc(1, sizeof(*s));
 
     s->m = m;
-    s->ns = xstrdup(p->ns);
-    s->component = xstrdup(p->component);
-    s->model = xstrdup(p->model);
-    s->worker_type = POOL_ROLE_WORDS[p->role];
-    s->started = OF_POOL(s, started);
-    s->ended = OF_POOL(s, ended);
-    s->ttft = OF_POOL(s, ttft);
-    s->itl = OF_POOL(s, itl);
-    s->output_tokens = OF_POOL(s, output_tokens);
-    s->hit_rate = OF_POOL(s, hit_rate);
-    s->less_overlap = OF_POOL(s, less_overlap, s->worker_type);
-    s->overlap_lost = OF_POOL(s, overlap_lost, s->worker_type);
-    s->shared_rate = OF_POOL(s, shared_rate);
-    s->shared_beyond = OF_POOL(s, shared_beyond);
+    s->ns = xstrdup(t->ns);
+    s->component = xstrdup(t->component);
+    s->model = xstrdup(t->model);
+    s->worker_type = t->worker_type;
+    s->started = OF_TARGET(s, started);
+    s->ended = OF_TARGET(s, ended);
+    s->ttft = OF_TARGET(s, ttft);
+    s->itl = OF_TARGET(s, itl);
+    s->output_tokens = OF_TARGET(s, output_tokens);
+    s->hit_rate = OF_TARGET(s, hit_rate);
+    s->less_overlap = OF_TARGET(s, less_overlap, s->worker_type);
+    s->overlap_lost = OF_TARGET(s, overlap_lost, s->worker_type);
+    s->shared_rate = OF_TARGET(s, shared_rate);
+    s->shared_beyond = OF_TARGET(s, shared_beyond);
     return s;
 }
 
-struct router_series *router_metrics_pool(struct router_metrics *m, const struct pool *p)
+struct router_series *router_metrics_target(struct router_metrics *m, const struct router_target *t)
 {
     AUTO(mem_free)
-    char *key = xasprintf("%s %s %s %s", p->ns, p->component, p->model, POOL_ROLE_WORDS[p->role]);
+    char *key = xasprintf("%s %s %s %s", t->ns, t->component, t->model, t->worker_type);
     struct router_series *s = strmap_get(m->pools, str_from(key));
 
     if (!s) {
-        s = new_series(m, p);
+        s = new_series(m, t);
         (void)strmap_set(m->pools, str_from(key), s);
     }
     return s;
@@ -283,8 +283,8 @@ static struct phase_series *in_phase(struct router_series *s, enum router_phase 
 
     if (!p->input_tokens)
         *p = (struct phase_series){
-            OF_POOL(s, input_tokens, s->model, word), OF_POOL(s, selected, s->model, word),
-            OF_POOL(s, best, s->model, word), OF_POOL(s, reused, s->model, word)};
+            OF_TARGET(s, input_tokens, s->model, word), OF_TARGET(s, selected, s->model, word),
+            OF_TARGET(s, best, s->model, word), OF_TARGET(s, reused, s->model, word)};
     return p;
 }
 
@@ -343,7 +343,7 @@ void router_series_ended(struct router_series *s, const struct router_request_en
     if (end->cached_tokens != UINT64_MAX)
         metric_add(in_phase(s, end->phase)->reused, (double)end->cached_tokens);
     for (size_t i = 0; i < WORKER_LAST && !isnan(end->ttft_s); i++)
-        if (!isnan(last[i]))
+        if (s->m->last[i] && !isnan(last[i]))
             metric_set(metric_with(s->m->last[i], l.id, l.rank, s->worker_type), last[i]);
 }
 

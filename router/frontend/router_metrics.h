@@ -4,7 +4,7 @@
  * (router.md §7.2): dynamo_component_router_*, dynamo_router_overhead_*, and the last latencies of
  * each worker.
  *
- * Series are looked up once per pool or worker where that is on the path of a token or a decision.
+ * Series are looked up once per target or worker where that is on the path of a token or a decision.
  * One loop thread.
  */
 #pragma once
@@ -17,13 +17,22 @@
 #include "router/frontend/pool.h"
 
 struct router_metrics;
-struct router_series; /* of one pool; lives as long as its router_metrics */
+struct router_series; /* of one target; lives as long as its router_metrics */
 
 /* @router_id names this router among its replicas; also its instance id. */
 struct router_metrics *router_metrics_new(struct metric_registry *registry, uint64_t router_id);
 struct router_metrics *router_metrics_free(struct router_metrics *m);
 DEFINE_CLEANUP(struct router_metrics *, router_metrics_free)
-struct router_series *router_metrics_pool(struct router_metrics *m, const struct pool *p);
+/* Latencies of each worker's last request are measured too, as by a frontend. */
+void router_metrics_of_workers(struct router_metrics *m, struct metric_registry *registry);
+
+/* Whom requests are sent to, in words of labels. */
+struct router_target {
+    const char *ns, *component, *model;
+    const char *worker_type; /* not copied */
+};
+struct router_series *router_metrics_target(struct router_metrics *m,
+                                            const struct router_target *t);
 
 /* Times that a decision took, in nanoseconds. */
 struct router_times {

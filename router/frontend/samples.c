@@ -144,19 +144,18 @@ static void sample_prompts(struct samples *s, const struct model *m)
     ADD(s, SAMPLE_PROMPT_EVICTED, stats.evicted, m->label);
 }
 
-static void sample_tiers(struct samples *s, const struct pool *p)
+static void sample_tiers(struct samples *s, const struct sampled_pool *p)
 {
     struct tier_index_stats stats = tier_index_stats(scheduler_tiers(p->scheduler));
-    const char *type = POOL_ROLE_WORDS[p->role];
 
     for (size_t i = 0; i < N_CACHE_TIERS; i++)
-        ADD(s, SAMPLE_TIER_BLOCKS, stats.blocks[i], p->model, type, CACHE_TIER_WORDS[i]);
-    ADD(s, SAMPLE_TIER_EVICTED, stats.evicted, p->model, type);
+        ADD(s, SAMPLE_TIER_BLOCKS, stats.blocks[i], p->model, p->worker_type, CACHE_TIER_WORDS[i]);
+    ADD(s, SAMPLE_TIER_EVICTED, stats.evicted, p->model, p->worker_type);
 }
 
-static void sample_shared(struct samples *s, const struct pool *p, struct router_metrics *router)
+static void sample_shared(struct samples *s, const struct sampled_pool *p,
+                          struct router_metrics *router)
 {
-    const char *type = POOL_ROLE_WORDS[p->role];
     struct shared_cache_stats n;
 
     if (!p->shared)
@@ -165,42 +164,41 @@ static void sample_shared(struct samples *s, const struct pool *p, struct router
     if (scheduler_conf(p->scheduler)->shared_cache == SHARED_CACHE_NONE)
         return;
     n = shared_cache_stats(p->shared);
-    ADD(s, SAMPLE_SHARED_OBJECTS, n.objects, p->model, type);
-    ADD(s, SAMPLE_SHARED_EVENTS, n.events.batches, p->model, type, "taken");
-    ADD(s, SAMPLE_SHARED_EVENTS, n.events.bad, p->model, type, "bad");
-    ADD(s, SAMPLE_SHARED_EVENTS, n.events.gaps, p->model, type, "gap");
-    ADD(s, SAMPLE_SHARED_EVENTS, n.events.refused, p->model, type, "refused");
+    ADD(s, SAMPLE_SHARED_OBJECTS, n.objects, p->model, p->worker_type);
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.batches, p->model, p->worker_type, "taken");
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.bad, p->model, p->worker_type, "bad");
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.gaps, p->model, p->worker_type, "gap");
+    ADD(s, SAMPLE_SHARED_EVENTS, n.events.refused, p->model, p->worker_type, "refused");
 }
 
-static void sample_index(struct samples *s, const struct pool *p)
+static void sample_index(struct samples *s, const struct sampled_pool *p)
 {
     struct prefix_stats stats = scheduler_index_stats(p->scheduler);
-    const char *type = POOL_ROLE_WORDS[p->role];
 
-    ADD(s, SAMPLE_INDEX_BLOCKS, stats.entries, p->model, type);
-    ADD(s, SAMPLE_INDEX_BYTES, stats.bytes, p->model, type);
-    ADD(s, SAMPLE_INDEX_ORPHANS, stats.orphans, p->model, type);
-    ADD(s, SAMPLE_INDEX_EVICTED, stats.evicted, p->model, type);
-    ADD(s, SAMPLE_INDEX_REFUSED, stats.refused, p->model, type);
+    ADD(s, SAMPLE_INDEX_BLOCKS, stats.entries, p->model, p->worker_type);
+    ADD(s, SAMPLE_INDEX_BYTES, stats.bytes, p->model, p->worker_type);
+    ADD(s, SAMPLE_INDEX_ORPHANS, stats.orphans, p->model, p->worker_type);
+    ADD(s, SAMPLE_INDEX_EVICTED, stats.evicted, p->model, p->worker_type);
+    ADD(s, SAMPLE_INDEX_REFUSED, stats.refused, p->model, p->worker_type);
     sample_tiers(s, p);
-    ADD(s, SAMPLE_WORKERS, scheduler_workers(p->scheduler), p->model, type);
-    ADD(s, SAMPLE_BOOKINGS_EXPIRED, scheduler_expire(p->scheduler, clock_now_ns()), p->model, type);
+    ADD(s, SAMPLE_WORKERS, scheduler_workers(p->scheduler), p->model, p->worker_type);
+    ADD(s, SAMPLE_BOOKINGS_EXPIRED, scheduler_expire(p->scheduler, clock_now_ns()), p->model,
+        p->worker_type);
 }
 
-static void sample_workers(struct samples *s, const struct pool *p, const char *own_id)
+static void sample_workers(struct samples *s, const struct sampled_pool *p)
 {
     static struct worker_load loads[LOADS_MAX];
     size_t n = MIN(scheduler_loads(p->scheduler, loads, LOADS_MAX), (size_t)LOADS_MAX);
-    const char *type = POOL_ROLE_WORDS[p->role];
 
     for (size_t i = 0; i < n; i++) {
         char id[ID_SIZE], rank[ID_SIZE];
 
         (void)snprintf(id, sizeof(id), "%" PRIu64, loads[i].worker.worker_id);
         (void)snprintf(rank, sizeof(rank), "%" PRIu32, loads[i].worker.dp_rank);
-        SET(s, SAMPLE_DECODE_BLOCKS, loads[i].active_decode_blocks, id, rank, type);
-        SET(s, SAMPLE_PREFILL_TOKENS, loads[i].active_prefill_tokens, id, rank, type);
-        SET(s, SAMPLE_REGISTERED, 1, p->ns, p->component, id, rank, own_id, type);
+        SET(s, SAMPLE_DECODE_BLOCKS, loads[i].active_decode_blocks, id, rank, p->worker_type);
+        SET(s, SAMPLE_PREFILL_TOKENS, loads[i].active_prefill_tokens, id, rank, p->worker_type);
+        SET(s, SAMPLE_REGISTERED, 1, p->ns, p->component, id, rank, p->own_id, p->worker_type);
     }
 }
 
@@ -225,15 +223,15 @@ static void sample_signal(void *arg, struct worker_rank w, const struct signal_h
     to->n_dead += h->dead;
 }
 
-static void sample_signals(struct samples *s, const struct pool *p, const char *own_id)
+static void sample_signals(struct samples *s, const struct sampled_pool *p)
 {
-    struct signal_samples to = {s, POOL_ROLE_WORDS[p->role], 0};
+    struct signal_samples to = {s, p->worker_type, 0};
 
     if (!scheduler_conf(p->scheduler)->use_kv_events)
         return;
     scheduler_each_signal(p->scheduler, sample_signal, &to);
     SET(s, SAMPLE_SILENT_WORKERS, to.n_dead, p->ns, p->component, p->model, p->ns, p->component,
-        p->endpoint, own_id, to.worker_type);
+        p->endpoint, p->own_id, to.worker_type);
 }
 
 static void sample_bus(struct samples *s, const struct event_bus *bus)
@@ -283,6 +281,35 @@ static void sample_links(struct samples *s, const struct admin *a)
     SET(s, SAMPLE_REFUSED_CARDS, instances_stats(a->instances).refused_cards, NULL);
 }
 
+void samples_pool(struct samples *s, const struct sampled_pool *p, struct router_metrics *router)
+{
+    sample_index(s, p);
+    sample_workers(s, p);
+    sample_signals(s, p);
+    sample_shared(s, p, router);
+}
+
+void samples_forget(struct samples *s)
+{
+    for (size_t i = 0; i < SAMPLES; i++)
+        metric_forget(s->registry, ROWS[i].name);
+}
+
+static void take_pool(struct samples *s, const struct pool *p, const char *own_id,
+                      struct router_metrics *router)
+{
+    const struct sampled_pool of = {.scheduler = p->scheduler,
+                                    .shared = p->shared,
+                                    .ns = p->ns,
+                                    .component = p->component,
+                                    .endpoint = p->endpoint,
+                                    .model = p->model,
+                                    .worker_type = POOL_ROLE_WORDS[p->role],
+                                    .own_id = own_id};
+
+    samples_pool(s, &of, router);
+}
+
 void samples_take(struct samples *s, const struct admin *a)
 {
     char own_id[ID_SIZE];
@@ -290,25 +317,17 @@ void samples_take(struct samples *s, const struct admin *a)
     void *value;
 
     (void)snprintf(own_id, sizeof(own_id), "%" PRIx64, a->serving->router_id);
-    for (size_t i = 0; i < SAMPLES; i++)
-        metric_forget(s->registry, ROWS[i].name);
+    samples_forget(s);
     for (size_t at = 0; strmap_next(a->serving->models, &at, &name, &value);) {
         const struct model *m = value;
 
-        sample_index(s, m->pool);
-        sample_workers(s, m->pool, own_id);
-        sample_signals(s, m->pool, own_id);
+        take_pool(s, m->pool, own_id, a->serving->router);
         ADD(s, SAMPLE_MODEL_READY, 0, m->name);
         if (model_is_served(m) && scheduler_workers(m->pool->scheduler) > 0)
             SET(s, SAMPLE_MODEL_READY, 1, m->name);
         sample_prompts(s, m);
-        sample_shared(s, m->pool, a->serving->router);
     }
-    for (size_t at = 0; strmap_next(a->serving->prefills, &at, &name, &value);) {
-        sample_index(s, value);
-        sample_workers(s, value, own_id);
-        sample_signals(s, value, own_id);
-        sample_shared(s, value, a->serving->router);
-    }
+    for (size_t at = 0; strmap_next(a->serving->prefills, &at, &name, &value);)
+        take_pool(s, value, own_id, a->serving->router);
     sample_links(s, a);
 }

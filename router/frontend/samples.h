@@ -10,6 +10,9 @@
 #include "lib/base/metric.h"
 
 struct admin;
+struct router_metrics;
+struct scheduler;
+struct shared_cache;
 
 enum sample {
     SAMPLE_INDEX_BLOCKS,
@@ -54,3 +57,13 @@ struct samples {
 
 void samples_init(struct samples *s, struct metric_registry *r);
 void samples_take(struct samples *s, const struct admin *a);
+
+/* What is sampled of a router that is no frontend: after samples_forget(). */
+struct sampled_pool {
+    struct scheduler *scheduler;
+    struct shared_cache *shared; /* NULL = none */
+    const char *ns, *component, *endpoint, *model, *worker_type;
+    const char *own_id; /* of the router, hex */
+};
+void samples_forget(struct samples *s);
+void samples_pool(struct samples *s, const struct sampled_pool *p, struct router_metrics *router);

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/digest.h"
@@ -21,6 +22,8 @@
 #include "router/frontend/discovery_store.h"
 #include "router/frontend/explain.h"
 #include "router/frontend/indexes.h"
+#include "router/frontend/router_metrics.h"
+#include "router/frontend/samples.h"
 #include "router/frontend/shared_cache.h"
 #include "router/frontend/spans.h"
 #include "router/sched/scheduler.h"
@@ -42,7 +45,6 @@
 static const struct log_target LG = {"commutator::router"};
 
 #define COMPONENT "router"
-static const char *const ENDPOINTS[] = {"generate", "best_worker_id", "get_overlap_scores"};
 
 struct route_service {
     struct loop *loop;
@@ -62,11 +64,8 @@ struct route_service {
     struct admission_rules *rules;
     struct tracer tracer;
     struct admission_metrics queue_metrics;
-    struct metric *workers;
-    struct {
-        struct metric *objects, *errors;
-    } shared;
-    char *addresses[ARRAY_LEN(ENDPOINTS)];
+    struct samples samples;
+    char *addresses[ROUTE_ENDPOINTS];
     bool registered;
     struct drain drain;
 };
@@ -98,7 +97,6 @@ static void put_worker(struct route_service *s, const struct worker *w, bool is_
     if (!scheduler_put_worker(s->pool.scheduler, &info))
         log_warn(&LG, "no room for another worker, ignoring", LOG_U64("worker_id", w->id));
     shared_cache_put_worker(s->pool.shared, w->id, &card->hicache);
-    metric_set(s->workers, (double)scheduler_workers(s->pool.scheduler));
     admission_wake(s->pool.admission);
     if (s->feed)
         kv_feed_put_worker(
@@ -132,7 +130,6 @@ static void remove_worker(struct route_service *s, const struct worker *w)
     admission_wake(s->pool.admission);
     if (map64_remove(&s->pool.addresses, w->id, &address))
         free((char *)(uintptr_t)address);
-    metric_set(s->workers, (double)scheduler_workers(s->pool.scheduler));
 }
 
 /* Prefill workers are workers like others here: whoever calls this router knows what it wants. */
@@ -280,7 +277,7 @@ static struct record record_of(const struct route_service *s, size_t i)
     return (struct record){.kind = RECORD_ENDPOINT,
                            .ns = str_from(s->o->ns),
                            .component = STR(COMPONENT),
-                           .endpoint = str_from(ENDPOINTS[i]),
+                           .endpoint = str_from(ROUTE_ENDPOINT_WORDS[i]),
                            .instance_id = s->store->instance_id,
                            .transport = record_transport(plane_server_kind(s->planes.server)),
                            .address = str_from(s->addresses[i])};
@@ -295,17 +292,18 @@ static void on_published(void *arg, int r, const char *why)
 
 static struct plane_endpoint endpoint_of(const struct route_service *s, size_t i)
 {
-    return (struct plane_endpoint){s->o->ns, COMPONENT, ENDPOINTS[i], s->store->instance_id, false};
+    return (struct plane_endpoint){s->o->ns, COMPONENT, ROUTE_ENDPOINT_WORDS[i],
+                                   s->store->instance_id, false};
 }
 
 static int publish_endpoints(struct route_service *s, struct err *e)
 {
-    for (size_t i = 0; !s->registered && i < ARRAY_LEN(ENDPOINTS); i++) {
+    for (size_t i = 0; !s->registered && i < ROUTE_ENDPOINTS; i++) {
         struct record rec = record_of(s, i);
         int r = store_publish(s->store, &rec, e);
 
         if (r < 0)
-            return err_wrap(e, r, "publish %s", ENDPOINTS[i]);
+            return err_wrap(e, r, "publish %s", ROUTE_ENDPOINT_WORDS[i]);
     }
     s->registered = true;
     return 0;
@@ -314,12 +312,12 @@ static int publish_endpoints(struct route_service *s, struct err *e)
 /* Over NATS nobody is to find them before the server knows that we listen. */
 static int register_endpoints(struct route_service *s, struct err *e)
 {
-    static const plane_serve_fn serve[ARRAY_LEN(ENDPOINTS)] = {serve_generate, serve_best_worker,
-                                                               serve_overlap_scores};
+    static const plane_serve_fn serve[ROUTE_ENDPOINTS] = {serve_generate, serve_best_worker,
+                                                          serve_overlap_scores};
 
     s->store->published = on_published;
     s->pool.instance_id = s->store->instance_id;
-    for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++) {
+    for (size_t i = 0; i < ROUTE_ENDPOINTS; i++) {
         const struct plane_endpoint ep = endpoint_of(s, i);
         AUTO(buf_done) struct buf address = BUF_NULL;
 
@@ -332,7 +330,7 @@ static int register_endpoints(struct route_service *s, struct err *e)
 
 static void withdraw_endpoints(struct route_service *s)
 {
-    for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++) {
+    for (size_t i = 0; i < ROUTE_ENDPOINTS; i++) {
         const struct plane_endpoint ep = endpoint_of(s, i);
         struct record rec = record_of(s, i);
 
@@ -396,8 +394,19 @@ static void measure(void *arg)
 {
     struct route_service *s = arg;
 
-    metric_set(s->shared.objects, (double)shared_cache_stats(s->pool.shared).objects);
-    metric_add(s->shared.errors, (double)shared_cache_take_errors(s->pool.shared));
+    char own_id[24];
+    const struct sampled_pool of = {.scheduler = s->pool.scheduler,
+                                    .shared = s->pool.shared,
+                                    .ns = s->o->worker_ns,
+                                    .component = s->o->component,
+                                    .endpoint = s->o->endpoint,
+                                    .model = s->pool.served ? s->pool.served : "unknown",
+                                    .worker_type = "decode",
+                                    .own_id = own_id};
+
+    (void)snprintf(own_id, sizeof(own_id), "%" PRIx64, s->store->instance_id);
+    samples_forget(&s->samples);
+    samples_pool(&s->samples, &of, s->pool.measures);
 }
 
 static struct metric *series(struct route_service *s, const char *name, const char *help,
@@ -414,10 +423,6 @@ static struct metric *series(struct route_service *s, const char *name, const ch
 static void init_metrics(struct route_service *s)
 {
     s->metrics = metric_registry_new();
-    s->pool.requests =
-        series(s, "dynamo_component_requests_total", "Requests taken", METRIC_COUNTER);
-    s->pool.inflight =
-        series(s, "dynamo_component_inflight_requests", "Requests under way", METRIC_GAUGE);
     s->pool.refused =
         series(s, "dynamo_component_errors_total", "Requests that failed", METRIC_COUNTER);
     s->pool.retries = series(s, "commutator_router_retries_total",
@@ -425,11 +430,18 @@ static void init_metrics(struct route_service *s)
     s->pool.migrations =
         series(s, "commutator_router_migrations_total",
                "Requests whose worker was lost and another went on", METRIC_COUNTER);
-    s->workers = series(s, "commutator_router_workers", "Workers known", METRIC_GAUGE);
-    s->shared.objects = series(s, "commutator_router_shared_cache_objects",
-                               "Objects known of the cache that the workers share", METRIC_GAUGE);
-    s->shared.errors = series(s, "dynamo_router_shared_cache_errors_total",
-                              "Events of shared caches that were no good", METRIC_COUNTER);
+    samples_init(&s->samples, s->metrics);
+}
+
+/* Series that say who we are. */
+static void init_own_metrics(struct route_service *s)
+{
+    uint64_t id = s->store->instance_id;
+
+    s->pool.measures = router_metrics_new(s->metrics, id);
+    for (size_t i = 0; i < ROUTE_ENDPOINTS; i++)
+        call_metrics_init(&s->pool.calls[i], s->metrics, s->o->ns, COMPONENT,
+                          ROUTE_ENDPOINT_WORDS[i], id);
 }
 
 static int start_system(struct route_service *s, struct err *e)
@@ -438,7 +450,7 @@ static int start_system(struct route_service *s, struct err *e)
                                             .port = (uint16_t)MAX(s->o->system_port, 0),
                                             .ns = s->o->ns,
                                             .component = COMPONENT,
-                                            .endpoint = ENDPOINTS[0],
+                                            .endpoint = ROUTE_ENDPOINT_WORDS[ROUTE_GENERATE],
                                             .metrics = s->metrics,
                                             .ready = is_ready,
                                             .measure = measure,
@@ -534,6 +546,8 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     if (r == 0)
         r = open_store(s, e);
     if (r == 0)
+        init_own_metrics(s); /* its id is known */
+    if (r == 0)
         r = start_indexes(s, e);
     if (r == 0)
         r = start_events(s, e); /* its publishers have records */
@@ -591,7 +605,8 @@ static void program_done(void *state)
     shared_cache_free(s->pool.shared);
     free(s->pool.served);
     tracking_free(s->pool.tracking);
-    for (size_t i = 0; i < ARRAY_LEN(ENDPOINTS); i++)
+    router_metrics_free(s->pool.measures);
+    for (size_t i = 0; i < ROUTE_ENDPOINTS; i++)
         free(s->addresses[i]);
     metric_registry_free(s->metrics);
 }

@@ -18,6 +18,7 @@
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
 #include "router/service/overlap_scores.h"
+#include "router/service/route_measure.h"
 #include "router/service/routed_request.h"
 #include "router/service/routing_told.h"
 #include "router/sync/remote_index.h"
@@ -28,6 +29,12 @@
 static const struct log_target LG = {"commutator::router"};
 /* Where users of the reference look for the cost function (router.md §4.2). */
 static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
+
+const char *const ROUTE_ENDPOINT_WORDS[ROUTE_ENDPOINTS] = {
+    [ROUTE_GENERATE] = "generate",
+    [ROUTE_BEST_WORKER] = "best_worker_id",
+    [ROUTE_OVERLAP_SCORES] = "get_overlap_scores",
+};
 
 enum {
     ATTEMPTS = 4,
@@ -44,7 +51,8 @@ struct route_stream {
     struct arena *arena;
     struct routed_request in;
     struct trace_context trace; /* the caller's */
-    const char *id, *endpoint;  /* of the request; that was called */
+    const char *id;
+    enum route_endpoint endpoint; /* that was called */
     struct attempt_span attempt;
     struct router_times times; /* of hashing */
     uint64_t *local, *sequence;
@@ -57,8 +65,9 @@ struct route_stream {
     struct admission_ticket ticket;
     uint64_t failed[ATTEMPTS];
     size_t n_failed, n_items;
-    bool started; /* the caller has our prologue */
-    uint64_t n_output, n_output_blocks;
+    bool started;                       /* the caller has our prologue */
+    uint64_t n_output, n_output_blocks; /* of the worker of now */
+    struct route_measure measure;
     struct {
         uint32_t *ids;
         size_t len, cap;
@@ -196,6 +205,8 @@ static void note_end(struct route_stream *s, enum decision_end how)
                               .how = how});
     if (s->decision_seq)
         explain_ended(s->pool->explain, s->decision_seq, &o);
+    if (s->decision_seq && how != DECISION_RETRIED)
+        route_measure_end(s->pool, &s->measure, &s->at, &s->decision, s->in.n_tokens);
     s->decision_seq = 0;
 }
 
@@ -237,26 +248,14 @@ static int route(struct route_stream *s, bool query_only)
                                                  &s->times);
     if (r == 0)
         write_placement(s);
+    if (r == 0 && !query_only)
+        route_measure_decision(s->pool, &s->times, &s->decision);
     if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO)) {
         log_hold();
         route_decision_trace(&s->decision, trace_line, s);
         log_release();
     }
     return r;
-}
-
-static const char *outcome_text(int outcome)
-{
-    switch (outcome) {
-    case ROUTE_ALL_BUSY:
-        return "Service temporarily unavailable: All workers are busy, please retry later";
-    case ROUTE_NO_SUCH_PIN:
-        return "the worker that the request names is not there";
-    case ROUTE_PIN_NEEDED:
-        return "the request has to name its worker";
-    default:
-        return "no instances found for the router's endpoint";
-    }
 }
 
 static struct worker_rank chosen(const struct route_stream *s)
@@ -273,7 +272,7 @@ static void stream_free(struct route_stream *s)
     note_end(s, DECISION_CLIENT_GONE); /* nobody has said otherwise */
     span_payload(p->tracer, &s->trace,
                  &(struct payload_span){.component = "router",
-                                        .endpoint = s->endpoint,
+                                        .endpoint = ROUTE_ENDPOINT_WORDS[s->endpoint],
                                         .ns = p->own_ns,
                                         .instance_id = p->instance_id,
                                         .start_ns = s->at.start_ns});
@@ -288,7 +287,7 @@ static void stream_free(struct route_stream *s)
     arena_free(s->arena);
     list_remove(&s->link);
     p->n_streams--;
-    metric_set(p->inflight, (double)p->n_streams);
+    call_over(&p->calls[s->endpoint], clock_now_ns() - s->at.start_ns);
     free(s);
     if (p->ended)
         p->ended(p->arg);
@@ -315,6 +314,7 @@ static void on_cancelled(void *arg)
 {
     struct route_stream *s = arg;
 
+    metric_add(s->pool->calls[s->endpoint].cancelled, 1);
     plane_request_abort(s->request);
     stream_free(s);
 }
@@ -425,6 +425,12 @@ static bool can_migrate(const struct route_stream *s)
     return s->said.len > 0 && is_movable(s);
 }
 
+static void send_item(const struct route_stream *s, struct str item)
+{
+    call_answered(&s->pool->calls[s->endpoint], item.len);
+    plane_request_item(s->request, item);
+}
+
 static void forward(struct route_stream *s, struct str data, bool last)
 {
     const struct routing_told told = routing_told_of(&s->decision, &s->at, !s->told_worker, last);
@@ -432,7 +438,7 @@ static void forward(struct route_stream *s, struct str data, bool last)
 
     s->told_worker = true;
     routed_output_put(&out, data, &s->in, &told);
-    plane_request_item(s->request, buf_str(&out));
+    send_item(s, buf_str(&out));
 }
 
 /* All was said but the farewell. */
@@ -482,8 +488,7 @@ static bool watch_output(struct route_stream *s, struct str data)
     if (engine_output_parse(&s->reader, data, &o, &e) < 0)
         return false;
     remember(s, &o);
-    if (o.n_token_ids && !s->at.first_ns)
-        s->at.first_ns = clock_now_ns();
+    route_measure_output(&s->measure, &s->at, &o);
     if (s->in.enable_local_updates.set && !s->in.enable_local_updates.v)
         return o.finish != FINISH_NONE;
     if (s->n_output > 0)
@@ -500,6 +505,12 @@ static void on_started(void *arg)
     if (!s->started)
         plane_request_start(s->request);
     s->started = true;
+}
+
+static void send_raw(const struct route_stream *s, struct str item)
+{
+    call_answered(&s->pool->calls[s->endpoint], item.len);
+    plane_request_item_raw(s->request, item);
 }
 
 static void on_item(void *arg, const struct wire_item *item)
@@ -522,8 +533,7 @@ static void on_item(void *arg, const struct wire_item *item)
         (s->in.n_said || last || !s->told_worker))
         forward(s, item->data, last);
     else
-        plane_request_item_raw(s->request,
-                               item->raw); /* errors too: their type tells the caller more */
+        send_raw(s, item->raw); /* errors too: their type tells the caller more */
 }
 
 static void on_batch_end(void *arg)
@@ -578,7 +588,7 @@ static void send_on(struct route_stream *s)
     struct plane_call call = {.id = request_id(s), .headers = headers};
 
     if (r != 0) {
-        fail(s, outcome_text(r));
+        fail(s, routing_refusal(r));
         return;
     }
     routed_request_put(&body, plane_request_body(s->request), &s->in, chosen(s).dp_rank);
@@ -657,7 +667,7 @@ static void keep(struct route_stream *s, struct str *text)
 }
 
 static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq,
-                                       const char *endpoint)
+                                       enum route_endpoint endpoint)
 {
     struct route_stream *s = xcalloc(1, sizeof(*s));
     struct trace_headers told = plane_request_trace(rq);
@@ -667,6 +677,7 @@ static struct route_stream *stream_new(struct route_pool *p, struct plane_reques
     s->at.start_ns = clock_now_ns();
     s->arena = arena_new();
     s->endpoint = endpoint;
+    s->measure = ROUTE_MEASURE_NULL;
     s->id = arena_strdup(s->arena, plane_request_id(rq));
     if (p->tracer->export) {
         keep(s, &told.state);
@@ -676,14 +687,13 @@ static struct route_stream *stream_new(struct route_pool *p, struct plane_reques
     trace_context_init(&s->trace, &told, tracer_sampler(p->tracer));
     list_append(&p->streams, &s->link);
     p->n_streams++;
-    metric_add(p->requests, 1);
-    metric_set(p->inflight, (double)p->n_streams);
+    call_begun(&p->calls[endpoint], plane_request_body(rq).len);
     return s;
 }
 
 void route_stream_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = stream_new(p, rq, "generate");
+    struct route_stream *s = stream_new(p, rq, ROUTE_GENERATE);
     struct err e;
 
     if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
@@ -700,7 +710,7 @@ void route_stream_serve(struct route_pool *p, struct plane_request *rq)
 
 /* For who only asks; NULL when that failed, and was told. */
 static struct route_stream *question_new(struct route_pool *p, struct plane_request *rq,
-                                         const char *endpoint)
+                                         enum route_endpoint endpoint)
 {
     struct route_stream *s = stream_new(p, rq, endpoint);
     struct err e;
@@ -716,7 +726,7 @@ static struct route_stream *question_new(struct route_pool *p, struct plane_requ
 static void answer(struct route_stream *s, struct str item)
 {
     plane_request_start(s->request);
-    plane_request_item(s->request, item);
+    send_item(s, item);
     plane_request_finish(s->request);
     stream_free(s);
 }
@@ -727,7 +737,7 @@ static void tell_best_worker(struct route_stream *s)
     int r = route(s, true);
 
     if (r != 0) {
-        fail(s, outcome_text(r));
+        fail(s, routing_refusal(r));
         return;
     }
     buf_printf(&out, "%" PRIu64, chosen(s).worker_id);
@@ -736,7 +746,7 @@ static void tell_best_worker(struct route_stream *s)
 
 void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = question_new(p, rq, "best_worker_id");
+    struct route_stream *s = question_new(p, rq, ROUTE_BEST_WORKER);
 
     if (s)
         look_up(s, tell_best_worker);
@@ -772,7 +782,7 @@ static void tell_overlap_scores(struct route_stream *s)
 
 void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = question_new(p, rq, "get_overlap_scores");
+    struct route_stream *s = question_new(p, rq, ROUTE_OVERLAP_SCORES);
 
     if (s)
         look_up(s, tell_overlap_scores);

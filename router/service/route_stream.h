@@ -22,16 +22,28 @@
 #include "lib/base/str.h"
 #include "lib/net/loop.h"
 
+#include "router/service/call_metrics.h"
+
 struct admission;
 struct explain;
 struct json_put;
 struct plane_client;
 struct plane_request;
 struct remote_index;
+struct router_metrics;
 struct scheduler;
 struct shared_cache;
 struct tracer;
 struct tracking_key;
+
+/* What callers find of it. */
+enum route_endpoint {
+    ROUTE_GENERATE,
+    ROUTE_BEST_WORKER,
+    ROUTE_OVERLAP_SCORES,
+    ROUTE_ENDPOINTS,
+};
+extern const char *const ROUTE_ENDPOINT_WORDS[ROUTE_ENDPOINTS];
 
 /* What the requests of one router share. */
 struct route_pool {
@@ -55,7 +67,9 @@ struct route_pool {
     bool track_output_blocks;
     uint64_t migration_limit, card_migration_limit; /* the higher one counts */
     uint64_t migration_tokens_max;                  /* prompt and output, 0 = no limit */
-    struct metric *requests, *inflight, *retries, *refused, *migrations;
+    struct call_metrics calls[ROUTE_ENDPOINTS];
+    struct router_metrics *measures; /* of decisions, and of what came of them */
+    struct metric *retries, *refused, *migrations;
     void (*ended)(void *arg); /* a request has ended */
     void *arg;
 };

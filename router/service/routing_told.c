@@ -5,6 +5,7 @@
 
 #include "lib/net/loop.h"
 #include "router/sched/route_decision.h"
+#include "router/sched/scheduler.h"
 
 static double since_ms(uint64_t start_ns, uint64_t at_ns)
 {
@@ -71,4 +72,18 @@ void routing_told_put(struct json_put *j, const struct routing_told *told)
     if (told->has_timing)
         put_timing(j, told);
     json_put_object_end(j);
+}
+
+const char *routing_refusal(int outcome)
+{
+    switch (outcome) {
+    case ROUTE_ALL_BUSY:
+        return "Service temporarily unavailable: All workers are busy, please retry later";
+    case ROUTE_NO_SUCH_PIN:
+        return "the worker that the request names is not there";
+    case ROUTE_PIN_NEEDED:
+        return "the request has to name its worker";
+    default:
+        return "no instances found for the router's endpoint";
+    }
 }

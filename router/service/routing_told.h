@@ -33,3 +33,5 @@ struct routing_times {
 struct routing_told routing_told_of(const struct route_decision *d, const struct routing_times *at,
                                     bool worker, bool timing);
 void routing_told_put(struct json_put *j, const struct routing_told *told);
+/* Why nobody is chosen, of an outcome of scheduler_route(). */
+const char *routing_refusal(int outcome);
