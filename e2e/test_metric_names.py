@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dashboards made for the reference's frontend find its metrics at ours: names, types and labels, after the same traffic.
+"""Dashboards made for the reference's programs find their metrics at ours: names, types, labels and bounds, after the same traffic.
 
 What is not here stands in the tables below with its reason; an entry that is not needed fails."""
 
@@ -9,8 +9,14 @@ import re
 import pytest
 
 import file_store
+import plane_caller
+from conftest import free_port
+from engine_publisher import Engine
 from stack import CHAT, MODEL, MODEL_PATH, Stack, until
 from test_combinations import HELLO, REQUESTS, Front, Reference, serve
+from test_index_service import serve as service, tokens
+from test_router_service import RouterStack, prompt, request, told_by_theirs
+from test_select_service import start_reference
 
 TOKIO = "its runtime: we have no tasks and no pool of blocking threads"
 LRU = "its way to predict caches without events; ours is told by commutator_router_*"
@@ -25,7 +31,7 @@ ABSENT = {
     r"dynamo_frontend_(stage_.*|template_seconds|tokenize_seconds|tokenizer_latency_ms|detokenize_.*)": STAGES,
     r"dynamo_request_plane_.*_seconds": STAGES,
     r"dynamo_frontend_(images|videos|audio|image_tokens)_per_request": MEDIA,
-    r"dynamo_component_(ckf_mutation_total|kv_cache_event.*)": QUEUES,
+    r"dynamo_component_ckf_mutation_total": QUEUES,
     r"dynamo_component_router_active_sequence_ingress_.*": QUEUES,
     r"dynamo_transport_tcp_.*": "counters of its client; commutator_plane_* tell of ours",
     r"dynamo_component_router_kv_transfer_estimated_latency_seconds": "an estimate of the transfer between engines",
@@ -33,7 +39,11 @@ ABSENT = {
     r"dynamo_frontend_router_admission_(received|rejected)_total": "its admission by deadlines",
 }
 # Labels of which ours has no use.
-NO_LABELS = {"dynamo_component_kv_cache_events_applied": {"worker_id"}}  # the router's own id, one per process
+OWN_ID = {"worker_id"}  # the router's own, one per process
+NO_LABELS = {"dynamo_component_kv_cache_events_applied": OWN_ID, "dynamo_component_kv_cache_event_warnings": OWN_ID,
+             "dynamo_component_uptime_seconds": OWN_ID}
+# Ours are those of 0.9.0 unless DYN_METRICS_{REQUEST_DURATION,ITL}_{MIN,MAX,COUNT} say otherwise.
+OLD_BOUNDS = {"dynamo_frontend_request_duration_seconds", "dynamo_frontend_inter_token_latency_seconds"}
 # Written with the first event of their kind, of which this traffic has none.
 LATER = {
     "dynamo_frontend_router_queue_backpressure_total": {"model", "policy_class", "reason", "worker_type"},
@@ -65,6 +75,31 @@ def metrics(port):
     return connection.getresponse().read().decode()
 
 
+def bounds(text, name):
+    return set(re.findall(rf'^{name}_bucket{{.*le="([^"]*)"', text, re.M))
+
+
+def compare(theirs, ours, absent):
+    """What stands in @absent, of the newest release, may be missing; None = whatever stands in any of the tables."""
+    (expected, types), (found, our_types) = families(theirs), families(ours)
+    used, wrong = set(), []
+    for name in sorted(types):
+        reason = next((pattern for pattern in absent or ANY_ABSENT if re.fullmatch(pattern, name)), None)
+        if reason and name not in our_types:
+            used.add(reason)
+        elif name in LATER and name not in found:
+            if name in expected and expected[name][1] != LATER[name]:
+                wrong.append((name, expected[name], LATER[name]))
+        elif our_types.get(name) != types[name]:
+            wrong.append((name, types[name], our_types.get(name)))
+        elif name in expected and name in found and not expected[name][1] - NO_LABELS.get(name, set()) <= found[name][1]:
+            wrong.append((name, expected[name], found[name]))
+        elif name in found and (not absent or name not in OLD_BOUNDS) and not bounds(theirs, name) <= bounds(ours, name):
+            wrong.append((name, bounds(theirs, name), bounds(ours, name)))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert not absent or used == set(absent), f"not needed: {set(absent) - used}"
+
+
 @pytest.mark.parametrize("version", ["0.9.0", "1.6.1"])
 def test_the_reference_s_metrics_are_ours(tmp_path, version):
     with Stack(tmp_path) as stack:
@@ -82,18 +117,87 @@ def test_the_reference_s_metrics_are_ours(tmp_path, version):
             for path, body in REQUESTS:
                 assert front.ask(path, {"model": MODEL, **body})[0] == 200
             assert front.ask(CHAT, {"model": "none", "messages": HELLO})[0] == 404
-        (expected, types), (found, our_types) = families(metrics(theirs.port)), families(metrics(ours.port))
-        used, wrong = set(), []
-        for name in sorted(types):
-            reason = next((pattern for pattern in ABSENT if re.fullmatch(pattern, name)), None)
-            if reason and name not in our_types:
-                used.add(reason)
-            elif name in LATER and name not in found:
-                if name in expected and expected[name][1] != LATER[name]:
-                    wrong.append((name, expected[name], LATER[name]))
-            elif our_types.get(name) != types[name]:
-                wrong.append((name, types[name], our_types.get(name)))
-            elif name in expected and name in found and not expected[name][1] - NO_LABELS.get(name, set()) <= found[name][1]:
-                wrong.append((name, expected[name], found[name]))
-        assert not wrong, "\n".join(map(str, wrong))
-        assert version == "0.9.0" or used == set(ABSENT), f"not needed: {set(ABSENT) - used}"
+        compare(metrics(theirs.port), metrics(ours.port), ABSENT if version != "0.9.0" else None)
+
+
+# --- services that have no frontend ---
+
+RUNTIME = "its runtime: we have no pool of tasks"
+ROUTER_ABSENT = {
+    r"dynamo_work_handler_.*": RUNTIME,
+    r"dynamo_(engine_request|rejection_request_total|request_queue)": RUNTIME,
+    r"dynamo_component_router_approximate_.*": LRU,
+    r"dynamo_component_ckf_mutation_total": QUEUES,
+    r"dynamo_component_router_active_sequence_ingress_.*": QUEUES,
+    r"dynamo_component_router_kv_transfer_estimated_latency_seconds": "an estimate of the transfer between engines",
+}
+INDEX_ABSENT = {r"dynamo_kvrouter_ckf_mutation_total": QUEUES}
+ANY_ABSENT = ABSENT | ROUTER_ABSENT
+# Of them a router that routed three prompts that nobody had cached tells the same numbers as another.
+COUNTED = [
+    *(f"dynamo_component_router_{name}" for name in (
+        "requests_started_total", "requests_total", "time_to_first_token_seconds_count", "input_sequence_tokens_count",
+        "input_sequence_tokens_sum", "output_sequence_tokens_count", "output_sequence_tokens_sum", "kv_hit_rate_count", "kv_hit_rate_sum",
+        "kv_selected_cached_prefix_tokens_total", "kv_best_eligible_cached_prefix_tokens_total", "worker_registered",
+        "kv_event_source_mismatch_workers")),
+    *(f"dynamo_component_{name}" for name in (
+        "requests_total", "inflight_requests", "request_duration_seconds_count", "cancellation_total")),
+]
+
+
+def total(text, name):
+    found = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(name + r"[{ ]", line)]
+    return sum(found) if found else None
+
+
+def settled(port):
+    """Its metrics once what began has ended: that is counted when the caller has the last item already."""
+    over = [("requests_total", "request_duration_seconds_count"), ("router_requests_started_total", "router_requests_total")]
+    return until("all have ended", lambda: all(
+        total(text, f"dynamo_component_{begun}") == total(text, f"dynamo_component_{ended}") for begun, ended in over) and text
+        if (text := metrics(port)) else None)
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "1.6.1"])
+def test_the_router_s_metrics_are_ours(tmp_path, version):
+    with RouterStack(tmp_path) as stack:
+        stack.start_nats("-js")
+        stack.mocker(*(["--publish-as", "endpoint"] if version != "0.9.0" else []), workers=2)
+        stack.route()
+        stack.ready(2)
+        port = free_port()
+        theirs = told_by_theirs(stack, "generate", version, DYN_SYSTEM_PORT=port)
+        until("it knows the workers", lambda: plane_caller.call(theirs, request(prompt(0))))
+        before = [settled(at) for at in (port, stack.port)]
+        for seed in range(3):
+            for router, address in enumerate((theirs, stack.generate)):
+                assert plane_caller.call(address, request(prompt(10 * router + seed + 1)))[-1]["finish_reason"] == "length"
+        after = [settled(at) for at in (port, stack.port)]
+        compare(*after, ROUTER_ABSENT if version != "0.9.0" else None)
+        grown = [{name: total(new, name) - (total(old, name) or 0) for name in COUNTED if total(new, name) is not None}
+                 for old, new in zip(before, after)]
+        assert grown[0].items() <= grown[1].items() and (version == "0.9.0" or list(grown[0]) == COUNTED)
+        registered = "dynamo_component_router_worker_registered"
+        assert [total(text, registered) for text in after] == [2 if version != "0.9.0" else None, 2]
+
+
+def test_the_indexer_s_metrics_are_ours(tmp_path):
+    with Stack(tmp_path, events=False) as stack, Engine() as engine:
+        both = start_reference(stack, "1.6.1", module="indexer"), service(stack, "index")
+        for who in both:
+            who.register(1, engine)
+        for blocks, more in (([1, 2], {}), ([1, 2], {}), ([1], {"medium": "CPU"}), ([7], {"parent": 99})):
+            engine.stored(blocks, tokens(len(blocks)), **more)
+        engine.cleared()
+        engine.stored([3], tokens(1, 400))
+        told = []
+        for who in both:
+            until("all is applied", lambda: who.scores(tokens(1, 400)))
+            who.post("/query", {"model_name": "none", "token_ids": [1]}, 404)
+            text = who.get("/metrics")
+            told.append(text)
+            assert [who.metric("dynamo_kvrouter_kv_cache_event_warnings", warning_kind="duplicate_store"),
+                    *(who.metric("dynamo_kvrouter_kv_cache_events_applied", event_type=kind, status=status)
+                      for kind, status in (("stored", "ok"), ("stored", "parent_block_not_found"), ("cleared", "ok")))] == [1, 3, 1, 1]
+        compare(*told, INDEX_ABSENT)
+        stack.port = None

@@ -203,13 +203,14 @@ def test_another_worker_takes_over_before_the_first_item(eventless, behaviour):
         fake.close()
 
 
-def told_by_theirs(stack):
-    """What 1.6.1's own router tells of the same workers."""
+def told_by_theirs(stack, endpoint="get_overlap_scores", version="1.6.1", **env):
+    """Where that release's own router tells of the same workers."""
+    size = "--block-size" if version == "0.9.0" else "--router-block-size"
     theirs = stack.start("reference-router", [
-        reference_python("1.6.1"), "-m", "dynamo.router", "--endpoint", "dynamo.backend.generate", "--router-block-size", BLOCK],
-        DYN_NAMESPACE="dynamo", DYN_DISCOVERY_BACKEND="file", DYN_REQUEST_PLANE="tcp", DYN_EVENT_PLANE="nats",
-        HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1")
-    found = lambda: plane_caller.address_of(stack.kv, "dynamo", "router", "get_overlap_scores")
+        reference_python(version), "-m", "dynamo.router", "--endpoint", "dynamo.backend.generate", size, BLOCK],
+        DYN_NAMESPACE="dynamo", DYN_DISCOVERY_BACKEND="file", DYN_STORE_KV="file", DYN_REQUEST_PLANE="tcp", DYN_EVENT_PLANE="nats",
+        HF_HUB_OFFLINE="1", PYTHONUNBUFFERED="1", **env)
+    found = lambda: plane_caller.address_of(stack.kv, "dynamo", "router", endpoint)
     ours = dict(found())
     until("their router is registered", lambda: theirs.alive() and set(dict(found())) - set(ours))
     return next(address for router, address in found() if router not in ours)

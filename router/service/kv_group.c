@@ -19,6 +19,10 @@ void kv_groups_init(struct kv_groups *gs, const struct route_conf *route,
         .help = "Total number of KV cache events applied to index",
         .type = METRIC_COUNTER,
         .labels = {"event_type", "status"}};
+    static const struct metric_desc warnings = {.name = "dynamo_kvrouter_kv_cache_event_warnings",
+                                                .help = "KV cache events that look wrong",
+                                                .type = METRIC_COUNTER,
+                                                .labels = {"warning_kind"}};
     static const struct metric_desc tiers = {
         .name = "commutator_router_tier_blocks",
         .help = "Blocks of workers on slower tiers than the device",
@@ -31,6 +35,7 @@ void kv_groups_init(struct kv_groups *gs, const struct route_conf *route,
     for (size_t kind = 0; kind < ARRAY_LEN(KV_KIND_WORDS); kind++)
         for (size_t i = 0; i < N_KV_APPLIED; i++)
             gs->applied[kind][i] = metric_with(f, KV_KIND_WORDS[kind], KV_APPLIED_WORDS[i]);
+    gs->known = metric_with(metric_family(metrics, &warnings), KV_WARNING_KNOWN);
     for (size_t i = 0; i < N_CACHE_TIERS; i++)
         gs->tier_blocks[i] = metric_with(metric_family(metrics, &tiers), CACHE_TIER_WORDS[i]);
 }
@@ -191,10 +196,13 @@ void kv_groups_drop(struct kv_groups *gs, struct kv_group *g)
 void kv_group_apply(struct kv_group *g, const struct kv_event *ev)
 {
     enum kv_applied applied;
+    bool known;
 
     if (ev->tier == KV_TIER_UNKNOWN)
         return;
-    applied = kv_apply(g->scheduler, ev);
+    applied = kv_apply(g->scheduler, ev, &known);
+    if (known)
+        metric_add(g->all->known, 1);
     if (ev->tier == KV_TIER_DEVICE) /* the reference counts these */
         metric_add(g->all->applied[ev->kind][applied], 1);
 }

@@ -43,7 +43,7 @@ struct kv_group {
 struct kv_groups {
     struct strmap *by_key;
     struct route_conf route;
-    struct metric *applied[KV_CLEARED + 1][N_KV_APPLIED];
+    struct metric *applied[KV_CLEARED + 1][N_KV_APPLIED], *known;
     struct metric *tier_blocks[N_CACHE_TIERS];
     /* Told of what is placed here, in any group; NULL = nobody. Set before there are groups. */
     void (*booked)(void *arg, const struct kv_group *g, const struct route_booked *b);
@@ -59,7 +59,8 @@ struct kv_groups {
 
 /* Sets the gauges; before they are read. */
 void kv_groups_sample(const struct kv_groups *gs);
-/* dynamo_kvrouter_kv_cache_events_applied and commutator_router_tier_blocks go to @metrics. */
+/* dynamo_kvrouter_kv_cache_events_applied, dynamo_kvrouter_kv_cache_event_warnings and
+   commutator_router_tier_blocks go to @metrics. */
 void kv_groups_init(struct kv_groups *gs, const struct route_conf *route,
                     struct metric_registry *metrics);
 void kv_groups_done(struct kv_groups *gs); /* bookings must have been released */

@@ -45,18 +45,36 @@ static void apply_to_tier(struct scheduler *s, struct worker_rank w, const struc
     }
 }
 
-enum kv_applied kv_apply(struct scheduler *s, const struct kv_event *ev)
+static size_t held_by(struct scheduler *s, struct worker_rank w)
+{
+    uint32_t slot = scheduler_slot(s, w);
+
+    return slot == WORKER_SLOT_NONE ? 0 : prefix_index_held(scheduler_index(s), slot);
+}
+
+static enum kv_applied apply_stored(struct scheduler *s, const struct kv_event *ev, bool *ret_known)
+{
+    struct worker_rank w = {ev->worker_id, ev->dp_rank};
+    size_t before = held_by(s, w);
+    int r = scheduler_store(s, w, event_parent(ev), event_blocks(ev), ev->n_blocks);
+
+    *ret_known = r == 0 && ev->n_blocks > 0 && before > 0 && held_by(s, w) == before;
+    return outcome(r);
+}
+
+enum kv_applied kv_apply(struct scheduler *s, const struct kv_event *ev, bool *ret_known)
 {
     struct worker_rank w = {ev->worker_id, ev->dp_rank};
 
     assert(ev->tier != KV_TIER_UNKNOWN);
+    *ret_known = false;
     if (ev->tier != KV_TIER_DEVICE) {
         apply_to_tier(s, w, ev);
         return KV_APPLIED_OK;
     }
     switch (ev->kind) {
     case KV_STORED:
-        return outcome(scheduler_store(s, w, event_parent(ev), event_blocks(ev), ev->n_blocks));
+        return apply_stored(s, ev, ret_known);
     case KV_REMOVED:
         return outcome(scheduler_remove(s, w, ev->removed, ev->n_removed));
     case KV_CLEARED:

@@ -21,6 +21,9 @@ extern const char *const KV_KIND_WORDS[KV_CLEARED + 1];
 
 /*
  * Blocks on the device go into the index, others into that of their tier, where none can fail. When
- * a device is cleared all tiers are. @ev->tier is known.
+ * a device is cleared all tiers are. @ev->tier is known. *ret_known: it stores on a device nothing that
+ * its worker was not known to hold.
  */
-enum kv_applied kv_apply(struct scheduler *s, const struct kv_event *ev);
+enum kv_applied kv_apply(struct scheduler *s, const struct kv_event *ev, bool *ret_known);
+/* What the reference calls that in metrics, where it is a warning. */
+#define KV_WARNING_KNOWN "duplicate_store"

@@ -42,6 +42,7 @@ struct kv_intake {
     struct kv_event_reader reader;
     uint64_t sent_ms; /* of the message that is being read */
     struct metric *seen, *applied[KV_CLEARED + 1][N_KV_APPLIED];
+    struct metric *known; /* stores of nothing new */
     struct metric *filtered[N_KV_FILTERS], *problems[N_PROBLEMS], *ranks, *held_bytes;
     uint64_t n_bad;
 };
@@ -53,6 +54,7 @@ static bool on_apply(void *arg, const struct kv_event *ev, bool live)
     struct kv_intake *k = arg;
     struct worker_rank w = {ev->worker_id, ev->dp_rank};
     enum kv_applied applied;
+    bool known;
 
     if (k->keeps_proofs)
         event_proofs_saw(&k->proofs, ev);
@@ -62,7 +64,9 @@ static bool on_apply(void *arg, const struct kv_event *ev, bool live)
         kv_intake_filtered(k, KV_FILTER_UNKNOWN_TIER);
         return true;
     }
-    applied = kv_apply(k->conf.scheduler, ev);
+    applied = kv_apply(k->conf.scheduler, ev, &known);
+    if (known)
+        metric_add(k->known, 1);
     if (ev->tier == KV_TIER_DEVICE) /* the reference counts these */
         metric_add(k->applied[ev->kind][applied], 1);
     if (applied == KV_APPLIED_NO_PARENT) {
@@ -387,6 +391,9 @@ static void init_metrics(struct kv_intake *k)
     for (size_t kind = 0; kind < ARRAY_LEN(KV_KIND_WORDS); kind++)
         for (size_t i = 0; i < N_KV_APPLIED; i++)
             k->applied[kind][i] = metric_with(f, ns, c, KV_KIND_WORDS[kind], KV_APPLIED_WORDS[i]);
+    k->known = metric_with(family(k, METRIC_COUNTER, "dynamo_component_kv_cache_event_warnings",
+                                  "KV cache events that look wrong", "warning_kind"),
+                           ns, c, KV_WARNING_KNOWN);
     for (size_t i = 0; i < N_KV_FILTERS; i++)
         k->filtered[i] = metric_with(filtered, ns, c, FILTER_WORDS[i]);
     for (size_t i = 0; i < N_PROBLEMS; i++)

@@ -150,6 +150,33 @@ static void gaps_and_orphans_are_counted(void **state)
     assert_true(metric_value(b->k->applied[KV_STORED][KV_APPLIED_NO_PARENT]) == 1);
 }
 
+static double known(const struct bench *b)
+{
+    return metric_value(b->k->known);
+}
+
+/* Not those that add a block, nor those of other tiers, nor those that were not taken. */
+static void stores_of_nothing_new_are_counted(void **state)
+{
+    struct bench *b = *state;
+    uint64_t unknown = 99;
+    struct kv_event ev = stored(0, NULL, AB, 1);
+
+    deliver(b, &ev);
+    ev = stored(1, NULL, AB, 2);
+    deliver(b, &ev);
+    assert_true(known(b) == 0);
+    ev = stored(2, NULL, AB, 2);
+    deliver(b, &ev);
+    assert_true(known(b) == 1);
+    ev = stored(3, NULL, AB, 2);
+    ev.tier = KV_TIER_HOST;
+    deliver(b, &ev);
+    ev = stored(4, &unknown, AB, 2);
+    deliver(b, &ev);
+    assert_true(known(b) == 1);
+}
+
 static void a_restarted_engine_starts_empty(void **state)
 {
     struct bench *b = *state;
@@ -267,7 +294,8 @@ static void workers_tell_their_load_and_routers_do_not(void **state)
 int main(void)
 {
     return TEST_RUN(WITH(events_build_the_index), WITH(what_was_seen_before_is_dropped),
-                    WITH(gaps_and_orphans_are_counted), WITH(a_restarted_engine_starts_empty),
+                    WITH(gaps_and_orphans_are_counted), WITH(stores_of_nothing_new_are_counted),
+                    WITH(a_restarted_engine_starts_empty),
                     WITH(other_tiers_are_indexed_beside_the_device),
                     WITH(what_is_not_indexed_is_counted_by_reason),
                     WITH(broken_messages_are_counted_and_dropped),
