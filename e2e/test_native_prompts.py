@@ -3,6 +3,7 @@
 
 import base64
 import json
+import re
 
 from stack import CHAT
 from test_openai_interop import events
@@ -76,6 +77,40 @@ def test_native_prompts(tmp_path):
         made, differ = fronts.compare(MORE, OPTIONS)
         assert not differ, "\n".join(f"{case}\n  theirs {theirs!r}\n  ours   {ours!r}" for case, (theirs, ours) in differ.items())
         assert made > 0.85 * len(models) * (len(CHATS) + 2 * len(MORE) + len(OPTIONS))
+
+
+# --- DeepSeek V3.2 in 0.9.0, by its name ----------------------------------------------------------------
+
+OLD_NAMED = ["deepseek-v3.2", "x-DeepSeekV3.2b"]
+OLD_OTHERS = ["DeepSeek-V3.2-Expert", "deepseek_v3_2", "deepseek-v4"]
+# What it leaves out, and 1.6.1 does not.
+TOLD = re.compile(r"\n\n## Tools\n.*?</functions>\n|\n\n## Response Format:\n\n[^\n]*\n[^<]*", re.DOTALL)
+
+
+def is_of_parts(messages):
+    return any(isinstance(message.get("content"), list) for message in messages)
+
+
+def test_v32_for_workers_of_0_9(tmp_path):
+    """As there, but that parts, tools, the form of answers and the switch of thoughts are told, which it loses."""
+    models = {name: change_type("deepseek_v32") for name in OLD_NAMED + OLD_OTHERS}
+    flags = "--chat-template-style", "dynamo-0.9", "--answer-style", "dynamo-0.9"
+    with Fronts(tmp_path, "0.9.0", models, *flags) as fronts:
+        asked = [{"messages": messages, **more} for messages in [*CHATS.values(), *MORE.values()] for more in ({}, {"tools": TOOLS})]
+        asked += [{"messages": CHATS["late system"], **more} for more in OPTIONS]
+        whole = [body for body in asked if not is_of_parts(body["messages"]) and "chat_template_kwargs" not in body]
+        pairs = [(body, *fronts.prompts("deepseek-v3.2", **body)) for body in whole]
+        named = {name: fronts.prompts(name, messages=[U]) for name in models}
+        off = fronts.prompts("deepseek-v3.2", messages=[U], chat_template_kwargs={"thinking": False})
+        parts = fronts.prompts("deepseek-v3.2", messages=[says("user", content=[text("a"), text("b")])])
+    made = [(body, want, got) for body, want, got in pairs if want is not None]
+    differ = [one for one in made if one[1] != TOLD.sub("", one[2])]
+    assert not differ, "\n".join(f"{body}\n  theirs {want!r}\n  ours   {got!r}" for body, want, got in differ)
+    assert all(("tools" in body) == ("## Tools" in got) for body, _, got in made if body.get("tool_choice") != "none")
+    assert len(made) > 0.9 * len(whole) > 90
+    assert all(want == got and ("<\uff5cUser\uff5c>" in got) == (name in OLD_NAMED) for name, (want, got) in named.items())
+    assert off[0].endswith("<think>") and off[1].endswith("</think>")
+    assert [prompt.count("ab") for prompt in parts] == [0, 1]
 
 
 # --- Kimi K3, whose marks no client can write --------------------------------------------------------

@@ -46,6 +46,10 @@ TEMPLATES = {
     "values": "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}|{{ unk_token is defined }}|{{ documents is defined }}|{{ tools is none }}|"
               "{{ custom }}|{{ enable_thinking }}|{{ messages | length }}|{{ add_generation_prompt }}",
     "numbers": "{% for n in numbers %}{{ n }} {{ n | tojson }} {{ n | string }} {{ {'a': [n]} | tojson(indent=2) }};{% endfor %}",
+    "fromjson": "{{ '[1, 2]' | fromjson | length }}{{ ('{\"a\": [1.5, null]}' | from_json).a[0] }}{{ 5 | fromjson }}{{ '1' | fromjson + 1 }}"
+                "{% for c in messages[1].tool_calls or [] %}{% for k in c.function.arguments | tojson | fromjson %}{{ k }};{% endfor %}{% endfor %}",
+    "lengths": "{{ none | length }}{{ nothing_at_all | length }}{{ 5 | length }}{{ tools | length }}{{ 'ab' | length }}",
+    "nocount": "{{ none | count }}",
     "nothing": "{{ messages[0].nothing | tojson }}|{{ nothing_at_all | tojson }}|{{ [messages[0].nothing] | tojson }}|{{ {'a': nothing_at_all} | tojson }}",
 }
 NUMBERS = [0.1, 1.0, -0.0, 1e15, 1e16, 1e17, 1.5e16, 123456789012345680.0, 1e22, 1e-4, 1e-5, 1e-6, 1e-7, 1.25e-7, 5e-324, 1.7976931348623157e308, -2.5e-10, 9007199254740993,
@@ -196,6 +200,57 @@ class Fronts:
         return len([pair for pair in pairs.values() if pair[0] is not None]), {
             case: pair for case, pair in pairs.items() if pair[0] != pair[1] and pair[0] is not None}
 
+
+# --- Gemma 4, whose template is made to show thoughts where they belong --------------------------------
+
+GEMMA = """\
+{%- set ns_turn = namespace(last_user_idx=-1) -%}
+{%- for m in messages if m['role'] == 'user' -%}{%- set ns_turn.last_user_idx = loop.index0 -%}{%- endfor -%}
+{%- for message in messages -%}
+    {{- '<|turn>' + message['role'] + '\\n' }}
+    {%- if message.get('reasoning') and loop.index0 > ns_turn.last_user_idx and message.get('tool_calls') -%}
+        {{- '<|channel>thought\\n' + message['reasoning'] + '\\n<channel|>'}}
+    {%- endif -%}
+            {%- if message['tool_calls'] -%}
+                {%- for tool_call in message['tool_calls'] -%}
+                    {%- set function = tool_call['function'] -%}
+                    {{- '<|tool_call>call:' + function['name'] + '{' -}}
+                    {{- function['arguments'] | tojson -}}
+                    {{- '}<tool_call|>' -}}
+                {%- endfor -%}
+            {%- endif -%}
+    {{- message['content'] if message['content'] is string else message['content'] | tojson -}}<turn|>
+{% endfor %}
+{%- if add_generation_prompt %}<|turn>model
+{% endif %}"""
+# The last three are not made so: of each, one of the words is another.
+GEMMAS = {"gemma": GEMMA, "twice": GEMMA + GEMMA, "another_loop": GEMMA.replace("{%- set function", "{%-  set function"),
+          "reads_them": GEMMA + "{# reasoning_content #}", "another_mark": GEMMA.replace("<|tool_call>call:", "<|tool_call> call:")}
+
+
+def gemma_chats():
+    """An answer with so many calls and thoughts, at the end or before a question."""
+    made = {}
+    for n in range(3):
+        called = [{"id": f"c{i}", "type": "function", "function": {"name": f"f{i}", "arguments": "{}"}} for i in range(n)]
+        for thoughts in ("R", "", None, [], ["R"], ["R1", "R2"], ["R1", "R2", "R3"], ["", "R2", ""], ["", "", "R3"], ["a", "b", "c", "d"]):
+            answer = says(content="c", reasoning_content=thoughts, **{"tool_calls": called} if n else {})
+            made[f"{n} calls, {thoughts}"] = [U, answer, *(says("tool", tool_call_id=f"c{i}", content="r") for i in range(n))]
+            made[f"{n} calls, {thoughts}, asked"] = [*made[f"{n} calls, {thoughts}"], U]
+    return made
+
+
+def test_gemma_4(tmp_path):
+    with Fronts(tmp_path, NEWEST, {name: put_template(source) for name, source in GEMMAS.items()}) as fronts:
+        chats = gemma_chats()
+        made, differ = fronts.compare(chats)
+        assert not differ
+        assert made > 0.9 * len(GEMMAS) * (len(CHATS) + 2 * len(chats))
+        shown = [fronts.prompts(model, messages=chats["1 calls, ['R1', 'R2']"])[1] for model in GEMMAS]
+        assert ["<|channel>thought\nR2" in prompt for prompt in shown] == [True, True, False, False, False]
+
+
+# --- in general --------------------------------------------------------------------------------------
 
 # The engine's own way of numbers, where 1.6.1 is neither it nor Python.
 OLD_TEMPLATES = {"engine": "{% for n in numbers %}{{ [n] }} {{ n ~ '' }};{% endfor %}"}

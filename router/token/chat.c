@@ -5,6 +5,7 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
+#include "router/token/chat_gemma.h"
 #include "router/token/chat_probe.h"
 
 /* A template and what it asks of messages. */
@@ -30,10 +31,13 @@ static int parse_side(const struct chat *c, struct side *s, struct str source, s
 
     s->template = template_free(s->template);
     buf_clear(&s->source);
-    buf_put_str(&s->source, source);
-    r = template_parse(&s->template, source, c->style, e);
+    if (c->release == CHAT_OF_1)
+        chat_gemma_put(source, &s->source);
+    else
+        buf_put_str(&s->source, source);
+    r = template_parse(&s->template, buf_str(&s->source), c->style, e);
     if (r == 0 && c->release == CHAT_OF_1)
-        template_take_undefined(s->template);
+        template_act_as_1(s->template);
     return r;
 }
 
@@ -160,7 +164,7 @@ int chat_load(struct chat **ret, const struct json *config, struct str file,
 
 struct chat *chat_load_native(const struct chat_model *m, enum chat_release release)
 {
-    chat_native_fn native = release == CHAT_OF_1 ? chat_native_find(m->type, m->name) : NULL;
+    chat_native_fn native = chat_native_find(m->type, m->name, release);
     struct chat *c;
 
     if (!native)
@@ -253,7 +257,7 @@ static const struct json *shown_tools(const struct chat *c, const struct chat_in
 static int render_native(const struct chat *c, const struct chat_input *in, struct buf *out,
                          struct err *e)
 {
-    static const struct chat_rules rules = {.release = CHAT_OF_1};
+    const struct chat_rules rules = {.release = c->release};
     const struct json *shown = shown_tools(c, in);
     AUTO(json_free) struct json *messages = chat_known_messages(in->messages, c->release);
     AUTO(json_free) struct json *tools = shown ? chat_tools(shown, &rules) : NULL;
@@ -264,6 +268,8 @@ static int render_native(const struct chat *c, const struct chat_input *in, stru
                                              .response_format = format,
                                              .args = json_is_object(in->args) ? in->args : NULL,
                                              .choice = in->choice,
+                                             .floats = c->release == CHAT_OF_1 ? FLOAT_PYTHON
+                                                                               : FLOAT_OLD_SERDE,
                                              .ends_with_messages = in->end == CHAT_MESSAGES,
                                              .pieces = in->pieces ? in->pieces : &pieces};
     size_t begin = out->len;

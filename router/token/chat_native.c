@@ -40,24 +40,33 @@ static bool is_kimi_k3(struct str name)
            str_has(name, STR("kimik3"));
 }
 
+static bool is_named_v32(struct str name)
+{
+    return str_has(name, STR("deepseek")) && str_has(name, STR("v3.2")) && !is_experimental(name);
+}
+
 static chat_native_fn find_by_name(struct str name)
 {
     if (is_deepseek(name, STR("v4.1")))
         return deepseek_v41_put;
     if (is_deepseek(name, STR("v4")))
         return deepseek_v4_put;
-    if (str_has(name, STR("deepseek")) && str_has(name, STR("v3.2")) && !is_experimental(name))
+    if (is_named_v32(name))
         return deepseek_v32_put;
     return is_kimi_k3(name) ? kimi_k3_put : NULL;
 }
 
-chat_native_fn chat_native_find(struct str model_type, struct str name)
+chat_native_fn chat_native_find(struct str model_type, struct str name, enum chat_release release)
 {
     AUTO(buf_done) struct buf type_bytes = BUF_NULL;
     AUTO(buf_done) struct buf name_bytes = BUF_NULL;
     struct str type = lowered(model_type, &type_bytes);
 
     name = lowered(name, &name_bytes);
+    if (release == CHAT_AS_SENT)
+        return NULL;
+    if (release == CHAT_OF_0_9)
+        return is_named_v32(name) ? deepseek_v32_put : NULL;
     if (type.len == 0)
         return find_by_name(name);
     if (str_is(type, "deepseek_v41"))

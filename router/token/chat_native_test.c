@@ -42,8 +42,32 @@ static void test_which_models(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        assert_true(chat_native_find(str_from(cases[i].type), str_from(cases[i].name)) ==
+        assert_true(chat_native_find(str_from(cases[i].type), str_from(cases[i].name), CHAT_OF_1) ==
                     cases[i].want);
+}
+
+static void test_which_models_in_0_9(void **state)
+{
+    static const struct {
+        const char *type, *name;
+        chat_native_fn want;
+    } cases[] = {
+        {"llama", "deepseek-v3.2", deepseek_v32_put},
+        {"", "x-DeepSeekV3.2b", deepseek_v32_put},
+        {"", "DeepSeek-v3.2-Expert", NULL},
+        {"deepseek_v32", "m", NULL},
+        {"", "deepseek_v3_2", NULL},
+        {"deepseek_v4", "deepseek-v4", NULL},
+        {"kimi_k3", "kimi-k3", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct str type = str_from(cases[i].type), name = str_from(cases[i].name);
+
+        assert_true(chat_native_find(type, name, CHAT_OF_0_9) == cases[i].want);
+        assert_null(chat_native_find(type, name, CHAT_AS_SENT));
+    }
 }
 
 static struct json *parse(const char *text)
@@ -193,6 +217,6 @@ static void test_pieces(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_which_models), T(test_v32), T(test_v4), T(test_v41), T(test_kimi_k3),
-                    T(test_pieces));
+    return TEST_RUN(T(test_which_models), T(test_which_models_in_0_9), T(test_v32), T(test_v4),
+                    T(test_v41), T(test_kimi_k3), T(test_pieces));
 }

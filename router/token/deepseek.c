@@ -5,7 +5,6 @@
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
-#include "router/token/python_text.h"
 
 /* --- what is asked for ------------------------------------------------------------------------ */
 
@@ -85,19 +84,20 @@ void deepseek_put_format(const struct json *response_format, struct buf *out)
 }
 
 static void put_parameter(const struct json *value, const char *key, const char *word,
-                          struct buf *out)
+                          enum float_form floats, struct buf *out)
 {
     buf_printf(out, "<" DEEPSEEK_MARK "%s name=\"%s\" string=\"%s\">", word, key,
                json_is_string(value) ? "true" : "false");
     if (json_is_string(value))
         buf_put_cstr(out, json_cstr(value));
     else
-        python_put_json(out, value);
+        text_put_json(out, value, floats);
     buf_printf(out, "</" DEEPSEEK_MARK "%s>", word);
 }
 
 /* What is no JSON object is one argument of that name. */
-static void put_parameters(const struct json *function, const char *word, struct buf *out)
+static void put_parameters(const struct json *function, const char *word, enum float_form floats,
+                           struct buf *out)
 {
     const char *text = json_get_cstr(function, "arguments");
     AUTO(json_free) struct json *arguments = NULL;
@@ -105,17 +105,18 @@ static void put_parameters(const struct json *function, const char *word, struct
 
     if (!text || json_parse_wide(&arguments, str_from(text), &e) < 0 ||
         !json_is_object(arguments)) {
-        put_parameter(json_get(function, "arguments"), "arguments", word, out);
+        put_parameter(json_get(function, "arguments"), "arguments", word, floats, out);
         return;
     }
     JSON_FOREACH (value, arguments) {
         if (value != json_first(arguments))
             buf_put_char(out, '\n');
-        put_parameter(value, json_key(value), word, out);
+        put_parameter(value, json_key(value), word, floats, out);
     }
 }
 
-void deepseek_put_calls(const struct json *calls, const struct deepseek_words *w, struct buf *out)
+void deepseek_put_calls(const struct json *calls, const struct deepseek_words *w,
+                        enum float_form floats, struct buf *out)
 {
     if (json_len(calls) == 0)
         return;
@@ -125,7 +126,7 @@ void deepseek_put_calls(const struct json *calls, const struct deepseek_words *w
         const char *name = json_get_cstr(function, "name");
 
         buf_printf(out, "<" DEEPSEEK_MARK "%s name=\"%s\">\n", w->invoke, name ? name : "");
-        put_parameters(function, w->parameter, out);
+        put_parameters(function, w->parameter, floats, out);
         buf_printf(out, "\n</" DEEPSEEK_MARK "%s>\n", w->invoke);
     }
     buf_printf(out, "</" DEEPSEEK_MARK "%s>", w->calls);

@@ -10,6 +10,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/str.h"
+#include "router/token/python_text.h"
 
 struct json;
 
@@ -40,4 +41,5 @@ const struct json *deepseek_system(struct json *messages, bool tells);
 void deepseek_put_schemas(const struct json *tools, struct buf *out);
 void deepseek_put_format(const struct json *response_format, struct buf *out);
 /* All calls of a message with their block; nothing where it has none. */
-void deepseek_put_calls(const struct json *calls, const struct deepseek_words *w, struct buf *out);
+void deepseek_put_calls(const struct json *calls, const struct deepseek_words *w,
+                        enum float_form floats, struct buf *out);

@@ -104,7 +104,7 @@ static void put_answer(struct v32 *v, const struct json *message)
     if (v->thinks && v->past_last)
         put_thoughts(v, json_get(message, "reasoning_content"));
     buf_put_cstr(v->out, deepseek_content(message));
-    deepseek_put_calls(json_get(message, "tool_calls"), &WORDS, v->out);
+    deepseek_put_calls(json_get(message, "tool_calls"), &WORDS, v->in->floats, v->out);
     buf_put_cstr(v->out, DEEPSEEK_END);
     v->assistant = message;
     v->n_results = 0;

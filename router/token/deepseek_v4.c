@@ -282,7 +282,7 @@ static void put_answer(struct v4 *v, size_t i)
     if (v->thinks && (!v->forgets || v->last == SIZE_MAX || i > v->last))
         buf_printf(v->out, "%s" DEEPSEEK_THOUGHT, thoughts ? thoughts : "");
     buf_put_cstr(v->out, deepseek_content(message));
-    deepseek_put_calls(json_get(message, "tool_calls"), &v->style->words, v->out);
+    deepseek_put_calls(json_get(message, "tool_calls"), &v->style->words, v->in->floats, v->out);
     buf_put_cstr(v->out, DEEPSEEK_END);
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/base/err.h"
+#include "lib/base/json_tree.h"
 #include "router/token/jinja_text.h"
 #include "router/token/utf8.h"
 
@@ -360,6 +362,30 @@ FILTER(filter_attr)
     return jinja_attribute(run, in, jinja_text(run, jinja_arg(args, 0)));
 }
 
+enum { MAX_READ = 1 << 22 }; /* of a rendering; values take some times that */
+
+/* Of the engine of 1.x alone. What is no text stays. */
+FILTER(filter_fromjson)
+{
+    struct json *v = NULL;
+    struct err why;
+
+    (void)args;
+    if (!run->as_1)
+        return jinja_fail(run, "no such filter");
+    if (in.kind != JINJA_V_STR)
+        return in;
+    run->read_bytes += in.s.len;
+    if (run->read_bytes > MAX_READ || !jinja_spend(run, in.s.len / 16))
+        return jinja_fail(run, "fromjson: too much to read");
+    if (json_parse_wide(&v, in.s, &why) < 0)
+        return jinja_fail(run, "fromjson: this is no JSON");
+    if (!run->read)
+        run->read = json_new_array();
+    (void)json_add(run->read, v);
+    return jinja_from_json(run, v);
+}
+
 const struct jinja_builtin *jinja_find_filter(struct str name)
 {
     static const struct jinja_builtin filters[] = {
@@ -373,6 +399,8 @@ const struct jinja_builtin *jinja_find_filter(struct str name)
         {"escape", filter_escape, ""},
         {"float", filter_float, "default"},
         {"format", filter_format, NULL},
+        {"from_json", filter_fromjson, ""},
+        {"fromjson", filter_fromjson, ""},
         {"indent", filter_indent, "width first blank"},
         {"int", filter_int, "default base"},
         {"lower", filter_lower, ""},

@@ -13,14 +13,20 @@ static struct jinja_value as_iterator(struct jinja_value list)
     return list;
 }
 
-FILTER(filter_length)
+FILTER(filter_count)
 {
     int64_t n = jinja_length(in);
 
     (void)args;
-    if (in.kind == JINJA_V_NONE && run->old_prints)
-        return jinja_int(0);
     return n < 0 ? jinja_fail(run, "%s has no length", jinja_kind_name(in)) : jinja_int(n);
+}
+
+/* Templates ask it of tools that are none; the reference's engines say 0 of whatever has none. */
+FILTER(filter_length)
+{
+    bool lenient = run->as_1 || run->old_prints;
+
+    return lenient && jinja_length(in) < 0 ? jinja_int(0) : filter_count(run, in, args);
 }
 
 FILTER(filter_first)
@@ -453,7 +459,7 @@ const struct jinja_builtin *jinja_find_list_filter(struct str name)
 {
     static const struct jinja_builtin filters[] = {
         {"batch", filter_batch, "linecount! fill_with"},
-        {"count", filter_length, ""},
+        {"count", filter_count, ""},
         {"dictsort", filter_dictsort, "case_sensitive by reverse"},
         {"first", filter_first, ""},
         {"groupby", filter_groupby, "attribute! default case_sensitive"},

@@ -372,7 +372,7 @@ static void json_value(struct printer *p, struct jinja_value v, int depth)
         json_map(p, v, depth);
         break;
     case JINJA_V_UNDEFINED:
-        if (p->run->old_prints || p->run->takes_undefined) {
+        if (p->run->old_prints || p->run->as_1) {
             buf_put_cstr(p->out, "null");
             break;
         }

@@ -32,8 +32,10 @@ struct jinja_run {
     const struct tm *now;
     struct jinja_frame *frame, *globals;
     struct jinja_value captured;
-    bool old_prints;      /* values print as in TEMPLATE_DYNAMO_0_9 */
-    bool takes_undefined; /* template_take_undefined() */
+    bool old_prints;   /* values print as in TEMPLATE_DYNAMO_0_9 */
+    bool as_1;         /* template_act_as_1() */
+    struct json *read; /* owned by who renders: texts that were made values, or NULL */
+    size_t read_bytes;
     uint32_t line, depth, calls;
     uint64_t steps, max_steps; /* max_steps: 0 = TEMPLATE_MAX_STEPS */
     bool breaks, continues;    /* the loop around ends, or this turn of it */

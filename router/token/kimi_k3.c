@@ -258,7 +258,7 @@ static int put_arguments(struct kimi *k, const struct json *function, struct err
         if (json_is_string(value))
             put(k, json_cstr(value));
         else
-            serde_put_json(k->out, value);
+            text_put_json(k->out, value, FLOAT_SERDE);
         close_element(k, "argument");
     }
     return 0;

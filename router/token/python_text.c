@@ -159,18 +159,16 @@ static void put_value(struct buf *out, const struct json *v, const struct json_f
     }
 }
 
-void python_put_json(struct buf *out, const struct json *v)
+void text_put_json(struct buf *out, const struct json *v, enum float_form floats)
 {
-    static const struct json_form form = {", ", ": ", FLOAT_PYTHON, false};
+    const struct json_form form = {", ", ": ", floats, false};
 
     put_value(out, v, &form);
 }
 
-void serde_put_json(struct buf *out, const struct json *v)
+void python_put_json(struct buf *out, const struct json *v)
 {
-    static const struct json_form form = {", ", ": ", FLOAT_SERDE, false};
-
-    put_value(out, v, &form);
+    text_put_json(out, v, FLOAT_PYTHON);
 }
 
 void serde_put_sorted(struct buf *out, const struct json *v)

@@ -21,9 +21,9 @@ enum float_form {
 void text_put_float(struct buf *out, double f, enum float_form form);
 /* repr() of a float: exponents from 1e16 on and below 1e-4, else a point. */
 void python_put_float(struct buf *out, double f);
-/* json.dumps(v, ensure_ascii=False): a blank behind each comma and colon. */
+/* json.dumps(v, ensure_ascii=False) but for floats: a blank behind each comma and colon. */
+void text_put_json(struct buf *out, const struct json *v, enum float_form floats);
+/* json.dumps(v, ensure_ascii=False). */
 void python_put_json(struct buf *out, const struct json *v);
-/* The same, but for floats, as 1.x writes them. */
-void serde_put_json(struct buf *out, const struct json *v);
 /* Without blanks, keys in the order of their bytes. */
 void serde_put_sorted(struct buf *out, const struct json *v);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "lib/base/err.h"
+#include "lib/base/json_tree.h"
 #include "router/token/jinja_run.h"
 
 struct template
@@ -11,7 +12,7 @@ struct template
     struct arena *a; /* owned; holds the source and the tree */
     struct jinja_node *body;
     enum template_style style;
-    bool takes_undefined;
+    bool as_1;
 };
 
 const char *const TEMPLATE_STYLE_WORDS[] = {"transformers", "dynamo-0.9", NULL};
@@ -65,9 +66,9 @@ int template_parse(struct template **ret, struct str source, enum template_style
     return 0;
 }
 
-void template_take_undefined(struct template *t)
+void template_act_as_1(struct template *t)
 {
-    t->takes_undefined = true;
+    t->as_1 = true;
 }
 
 struct template *template_free(struct template *t)
@@ -93,9 +94,10 @@ int template_render(const struct template *t, const struct template_context *in,
                             .line = 1,
                             .e = e,
                             .old_prints = t->style == TEMPLATE_DYNAMO_0_9,
-                            .takes_undefined = t->takes_undefined};
+                            .as_1 = t->as_1};
 
     jinja_exec(&run, t->body);
+    (void)json_free(run.read);
     if (run.r < 0) {
         buf_truncate(out, before);
         return err_wrap(e, run.r, "chat template");

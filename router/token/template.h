@@ -42,8 +42,9 @@ extern const char *const TEMPLATE_STYLE_WORDS[]; /* in that order, and then NULL
 /* Nothing of @source is kept. -EINVAL with the line, -ENOTSUP for what the subset lacks, -E2BIG. */
 MUST_CHECK int template_parse(struct template **ret, struct str source, enum template_style style,
                               struct err *e);
-/* Before it is shared: what is undefined is null to tojson, as in the reference's engine, and no error. */
-void template_take_undefined(struct template *t);
+/* Before it is shared: as the engine of 1.x, to tojson what is undefined is null, what has no length
+ * has length 0, and there is the filter fromjson. */
+void template_act_as_1(struct template *t);
 struct template *template_free(struct template *t);
 DEFINE_CLEANUP(struct template *, template_free)
 

@@ -332,10 +332,39 @@ static void test_steps(void **state)
     assert_int_equal(out.len, 999);
 }
 
+/* What only the engine of 1.x does. @want NULL: it refuses that, too. */
+static void assert_as_1(const char *source, const char *want)
+{
+    AUTO(template_free) struct template *t = NULL;
+    AUTO(json_free) struct json *vars = json_new_object();
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct template_context in = {.vars = vars};
+    struct err e;
+
+    EXPECT_OK(template_parse(&t, str_from(source), TEMPLATE_TRANSFORMERS, &e), &e);
+    assert_int_equal(template_render(t, &in, &out, &e), -EINVAL);
+    template_act_as_1(t);
+    assert_int_equal(template_render(t, &in, &out, &e), want ? 0 : -EINVAL);
+    assert_string_equal(buf_cstr(&out), want ? want : "");
+}
+
+static void test_as_1(void **state)
+{
+    (void)state;
+    assert_as_1("{{ none | length }}{{ 5 | length }}{{ 'ab' | length }}", "002");
+    assert_as_1("{{ none | count }}", NULL);
+    assert_as_1("{{ ('{\"a\": [1, \"b\"]}' | fromjson).a[1] }}{{ '2' | from_json + 1 }}", "b3");
+    assert_as_1("{{ 5 | fromjson }}{{ [1] | fromjson | length }}", "51");
+    assert_as_1("{{ '{' | fromjson }}", NULL);
+    assert_as_1("{% set s = '[' ~ 'true,' * 99999 ~ '1]' %}{% for i in range(9) %}"
+                "{{ s | fromjson | length }}{% endfor %}",
+                NULL);
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_white_space), T(test_expressions), T(test_statements),
                     T(test_filters_tests_methods), T(test_python_values),
                     T(test_errors_name_the_line), T(test_limits), T(test_steps),
-                    T(test_over_hides_vars));
+                    T(test_over_hides_vars), T(test_as_1));
 }
