@@ -24,15 +24,17 @@ WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wstrict-prototypes -Wmissing-proto
 ifeq ($(CI),true)
 WARN += -Werror
 endif
-HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE
+HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 OPT    ?= -O2
 ifdef SAN
 OPT    := -O1
-HARDEN := -fPIE -fsanitize=$(SAN) -fno-sanitize-recover=all
+HARDEN := -fsanitize=$(SAN) -fno-sanitize-recover=all
 endif
+# The same objects make programs and shared libraries; hidden names keep calls among them direct in both.
+SHARED := -fPIC -fvisibility=hidden
 VERSION  := 0.1.0
 CPPFLAGS += -I$(ROOT) -D_GNU_SOURCE -DCOMMUTATOR_VERSION='"$(VERSION)"'
-CFLAGS   += -std=gnu11 $(OPT) -g -fno-omit-frame-pointer -ffunction-sections -fdata-sections $(WARN) $(HARDEN)
+CFLAGS   += -std=gnu11 $(OPT) -g -fno-omit-frame-pointer -ffunction-sections -fdata-sections $(WARN) $(HARDEN) $(SHARED)
 LDFLAGS  += -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--gc-sections $(if $(SAN),-fsanitize=$(SAN))
 # Asked for late, so that `make deps` works on a machine that has no pkg-config yet.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PACKAGES)))$(PKG_CFLAGS)
