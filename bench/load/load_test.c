@@ -133,7 +133,7 @@ static struct talk_conf talk_conf_of(struct rig *rig)
                               .output_min = 5,
                               .output_max = 9,
                               .question_tokens = 20,
-                              .timeout_ms = 300,
+                              .timeout_ms = rig->behaviour == SILENCE ? 300 : 60000,
                               .seed = 7,
                               .starter_seed = 1,
                               .tokens_per_word = 1,
