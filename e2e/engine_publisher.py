@@ -36,6 +36,10 @@ class Engine:
             assert self._pub.poll(seconds * 1000), "nobody subscribed"
             self._pub.recv()
 
+    def wait_until_alone(self, seconds=90):
+        """The last subscriber has gone."""
+        assert self._pub.poll(seconds * 1000) and self._pub.recv()[:1] == b"\0"
+
     def send(self, *parts):
         """Anything, as it is."""
         self._pub.send_multipart(parts)

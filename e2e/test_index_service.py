@@ -255,13 +255,20 @@ def test_statuses(service):
 
 # --- against the reference ---
 
+@pytest.fixture
+def start_reference(stack):
+    def start(version, **env):
+        python = reference_python(version)
+        port = free_port()
+        process = stack.start("reference", [python, "-m", "dynamo.indexer", "--port", port], **env)
+        process.wait_log("HTTP server listening")
+        return Service(stack, process, port)
+    return start
+
+
 @pytest.fixture(params=REFERENCES)
-def reference(stack, request):
-    python = reference_python(request.param)
-    port = free_port()
-    process = stack.start("reference", [python, "-m", "dynamo.indexer", "--port", port])
-    process.wait_log("HTTP server listening")
-    return Service(stack, process, port)
+def reference(start_reference, request):
+    return start_reference(request.param)
 
 
 def test_the_reference_answers_with_the_same_statuses(reference):
@@ -269,6 +276,50 @@ def test_the_reference_answers_with_the_same_statuses(reference):
         reference.stack.port = reference.port
         answer = reference.stack.request(method, path, body)
         assert answer.status == status, (method, path, body, answer.status, answer.body)
+
+
+def ask(who, what, status, **body):
+    answer = who.call("POST", f"/test/{what}_listener", body, status)
+    return answer if status == 200 else answer["error"]
+
+
+def test_listeners_pause(stack, start_reference):
+    """What an engine says in a pause is not heard, and had afterwards where it can be asked for."""
+    both = serve(stack, "index", DYN_KV_INDEXER_TEST_ENDPOINTS="1"), start_reference("1.6.1", DYN_KV_INDEXER_TEST_ENDPOINTS="1")
+    told = [], []
+    with Engine(replay=True) as one, Engine() as two:
+        for worker, engine in enumerate((one, two)):
+            for who in both:
+                who.register(worker, engine)
+            engine.stored([1], tokens(1))
+        for who, said in zip(both, told):
+            until("both are indexed", lambda: who.scores(tokens(9)) == {"0": {"0": 4}, "1": {"0": 4}})
+            said += [ask(who, "pause", 200, instance_id=0), ask(who, "pause", 200, instance_id=1, dp_rank=0),
+                     ask(who, "pause", 409, instance_id=1, model_name="another"), ask(who, "pause", 404, instance_id=9),
+                     ask(who, "resume", 404, instance_id=1, dp_rank=3), who.metric("dynamo_kvindexer_listeners", status="paused"),
+                     sorted((w["instance_id"], w["status"], w["listeners"]["0"]["status"]) for w in who.get("/workers"))]
+            who.post("/test/resume_listener", {}, 422)
+        for engine in (one, two):
+            engine.wait_until_alone()
+            engine.stored([2], tokens(1, 4), parent=1)
+        for who, said in zip(both, told):
+            for worker in (0, 1):
+                ask(who, "resume", 200, instance_id=worker)
+            until("they are active", lambda: {w["status"] for w in who.get("/workers")} == {"active"})
+            said.append(ask(who, "resume", 409, instance_id=1))
+        for engine in (one, two):
+            engine.wait_for_subscribers(2)
+            engine.stored([3], tokens(1, 8), parent=2)
+            engine.stored([9], tokens(1, 900))
+        for who, said in zip(both, told):
+            until("what came last", lambda: len(who.scores(tokens(1, 900))) == 2)
+            said.append(who.scores(tokens(9))["0"])
+    assert told[0] == told[1] and told[0][-1] == {"0": 12}
+    assert both[0].scores(tokens(9))["1"] == {"0": 4}
+
+
+def test_listeners_pause_for_tests_alone(service):
+    service.call("POST", "/test/pause_listener", {"instance_id": 1}, 404)
 
 
 def test_the_reference_scores_the_same(service, reference):

@@ -105,6 +105,11 @@ static const struct conf_field INDEX[] = {
      .type = CONF_BOOL,
      .offset = AT(access_log_local),
      .help = "its times are those of the local zone"},
+    {.env = "DYN_KV_INDEXER_TEST_ENDPOINTS",
+     .type = CONF_BOOL,
+     .offset = AT(test_endpoints),
+     .initial = "false",
+     .help = "serve /test/pause_listener and /test/resume_listener, for tests"},
 };
 
 static const struct conf_field SLOTS[] = {

@@ -27,7 +27,7 @@ struct http_options {
     uint64_t block_size;
     char *workers, *model_name, *routing_group;
     char *access_log, *trace_id_header;
-    bool access_log_local;
+    bool access_log_local, test_endpoints;
 };
 
 const struct conf_spec *select_options_spec(void);

@@ -124,7 +124,11 @@ static const struct rest_route ROUTES[] = {
     {"POST", "/reopen_logs", on_reopen_logs},
     {"GET", "/health", on_health},
     {"GET", "/metrics", on_metrics},
+    /* Where DYN_KV_INDEXER_TEST_ENDPOINTS asks for them. */
+    {"POST", "/test/pause_listener", index_on_pause},
+    {"POST", "/test/resume_listener", index_on_resume},
 };
+enum { TEST_ROUTES = 2 };
 
 /* --- start ------------------------------------------------------------------------------------ */
 
@@ -231,7 +235,7 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     struct rest_conf rest = {.host = o->host,
                              .port = (uint16_t)o->port,
                              .routes = ROUTES,
-                             .n_routes = ARRAY_LEN(ROUTES),
+                             .n_routes = ARRAY_LEN(ROUTES) - (o->test_endpoints ? 0 : TEST_ROUTES),
                              .service = &s->state,
                              .prefix = "dynamo_kvindexer",
                              .log = &LG};

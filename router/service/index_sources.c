@@ -219,6 +219,68 @@ int index_on_unregister(void *state, struct rest_call *c)
              : rest_error(c, 404, "instance %" PRIu64 " not found", rg.instance_id.v);
 }
 
+/* --- pauses ----------------------------------------------------------------------------------- */
+
+/* NULL with *ret_status set. Of whichever group it is, as in the reference. */
+static struct index_source *source_of(struct index_state *s, struct rest_call *c, int *ret_status)
+{
+    static const struct body_field table[] = {
+        {"instance_id", BODY_U64, REG(instance_id), true},
+        {"dp_rank", BODY_U32, REG(dp_rank), false},
+    };
+    struct index_registration rg = {.routing_group = STR_NULL};
+    bool known = false;
+
+    *ret_status = rest_body(c, table, ARRAY_LEN(table), &rg);
+    if (*ret_status)
+        return NULL;
+    LIST_FOREACH (src, &s->sources, struct index_source, link) {
+        if (src->worker_id == rg.instance_id.v && src->dp_rank == rg.dp_rank.v)
+            return src;
+        known = known || src->worker_id == rg.instance_id.v;
+    }
+    *ret_status = known ? rest_error(c, 404, "instance %" PRIu64 " dp_rank %" PRIu64 " not found",
+                                     rg.instance_id.v, rg.dp_rank.v)
+                        : rest_error(c, 404, "instance %" PRIu64 " not found", rg.instance_id.v);
+    return NULL;
+}
+
+static int refuse_from(struct rest_call *c, const struct index_source *src, const char *what)
+{
+    return rest_error(c, 409,
+                      "instance %" PRIu64 " dp_rank %" PRIu32 " cannot be %s from status %s",
+                      src->worker_id, src->dp_rank, what,
+                      kv_listener_status_word(kv_listener_status(src->listener)));
+}
+
+int index_on_pause(void *state, struct rest_call *c)
+{
+    int status;
+    struct index_source *src = source_of(state, c, &status);
+
+    if (!src)
+        return status;
+    if (kv_listener_status(src->listener) == KV_LISTENER_PAUSED)
+        return refuse_from(c, src, "paused");
+    kv_listener_pause(src->listener);
+    return rest_ok(c, 200);
+}
+
+int index_on_resume(void *state, struct rest_call *c)
+{
+    int status;
+    struct index_source *src = source_of(state, c, &status);
+
+    if (!src)
+        return status;
+    if (kv_listener_status(src->listener) != KV_LISTENER_PAUSED)
+        return refuse_from(c, src, "resumed");
+    kv_listener_resume(src->listener);
+    return rest_ok(c, 200);
+}
+
+/* --- telling ---------------------------------------------------------------------------------- */
+
 static int by_place(const void *a, const void *b)
 {
     const struct index_source *x = *(struct index_source *const *)a,
@@ -234,7 +296,7 @@ static int by_place(const void *a, const void *b)
 static void put_instance(struct json_put *j, struct index_source *const *all, size_t n)
 {
     const struct kv_group *g = all[0]->group;
-    enum kv_listener_status worst = KV_LISTENER_ACTIVE;
+    enum kv_listener_status worst = KV_LISTENER_PAUSED;
 
     for (size_t i = 0; i < n; i++)
         worst = MIN(worst, kv_listener_status(all[i]->listener));

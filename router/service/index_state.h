@@ -60,6 +60,9 @@ size_t index_sources_sorted(struct index_state *s, struct arena *a, struct index
 int index_on_register(void *state, struct rest_call *c);
 int index_on_unregister(void *state, struct rest_call *c);
 int index_on_workers(void *state, struct rest_call *c);
+/* For tests of who asks this service. */
+int index_on_pause(void *state, struct rest_call *c);
+int index_on_resume(void *state, struct rest_call *c);
 
 /* --- index_query.c --- */
 

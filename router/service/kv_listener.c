@@ -8,20 +8,36 @@
 struct kv_listener {
     struct kv_listener_conf conf;
     struct engine_source *source;
+    bool paused;
 };
 
 const char *kv_listener_status_word(enum kv_listener_status s)
 {
     static const char *const words[] = {[KV_LISTENER_FAILED] = "failed",
                                         [KV_LISTENER_PENDING] = "pending",
-                                        [KV_LISTENER_ACTIVE] = "active"};
+                                        [KV_LISTENER_ACTIVE] = "active",
+                                        [KV_LISTENER_PAUSED] = "paused"};
 
     return words[s];
 }
 
 enum kv_listener_status kv_listener_status(const struct kv_listener *l)
 {
+    if (l->paused)
+        return KV_LISTENER_PAUSED;
     return engine_source_connected(l->source) ? KV_LISTENER_ACTIVE : KV_LISTENER_PENDING;
+}
+
+void kv_listener_pause(struct kv_listener *l)
+{
+    l->paused = true;
+    engine_source_pause(l->source);
+}
+
+void kv_listener_resume(struct kv_listener *l)
+{
+    l->paused = false;
+    engine_source_resume(l->source);
 }
 
 static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)

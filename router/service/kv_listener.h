@@ -21,6 +21,7 @@ enum kv_listener_status {
     KV_LISTENER_FAILED, /* in the order of what a worker of several ranks tells of itself */
     KV_LISTENER_PENDING,
     KV_LISTENER_ACTIVE,
+    KV_LISTENER_PAUSED,
     KV_LISTENER_STATUSES,
 };
 const char *kv_listener_status_word(enum kv_listener_status s);
@@ -40,4 +41,7 @@ MUST_CHECK int kv_listener_start(struct kv_listener **ret, const struct kv_liste
                                  struct err *e);
 struct kv_listener *kv_listener_free(struct kv_listener *l);
 DEFINE_CLEANUP(struct kv_listener *, kv_listener_free)
+/* Hears nothing meanwhile; engine_source_pause(). */
+void kv_listener_pause(struct kv_listener *l);
+void kv_listener_resume(struct kv_listener *l);
 enum kv_listener_status kv_listener_status(const struct kv_listener *l);

@@ -30,7 +30,7 @@ struct held {
 
 struct engine_source {
     struct engine_source_conf conf;
-    char *replay, *adapter;
+    char *endpoint, *topic, *replay, *adapter;
     struct zmq_link *sub;
     struct zmq_link *dealer; /* NULL: nothing is asked */
     struct timer *patience;
@@ -356,49 +356,82 @@ static void on_connected(void *arg, struct str endpoint)
 
 /* --- life ----------------------------------------------------------------------------------------- */
 
+static int listen_to(struct engine_source *s, struct err *e)
+{
+    const struct zmq_link_conf sub = {
+        .kind = ZMQ_KIND_SUB, .received = on_batch, .connected = on_connected, .arg = s};
+    int r = zmq_link_new(&s->sub, s->conf.zmq, &sub, e);
+
+    if (r == 0)
+        r = zmq_link_subscribe(s->sub, str_from(s->topic), e);
+    return r < 0 ? r : zmq_link_connect(s->sub, s->endpoint, e);
+}
+
 int engine_source_start(struct engine_source **ret, const struct engine_source_conf *conf,
                         struct err *e)
 {
     AUTO(engine_source_free) struct engine_source *s = xcalloc(1, sizeof(*s));
-    const struct zmq_link_conf sub = {
-        .kind = ZMQ_KIND_SUB, .received = on_batch, .connected = on_connected, .arg = s};
     int r;
 
     s->conf = *conf;
+    s->endpoint = xstrdup(conf->endpoint);
+    s->topic = conf->topic ? xstrdup(conf->topic) : NULL;
     s->rank = conf->dp_rank;
     s->replay = conf->replay ? xstrdup(conf->replay) : NULL;
     s->adapter = conf->adapter ? xstrdup(conf->adapter) : NULL;
     list_init(&s->held);
     s->patience = timer_new(conf->loop, end_replay, s);
-    r = zmq_link_new(&s->sub, conf->zmq, &sub, e);
-    if (r == 0)
-        r = zmq_link_subscribe(s->sub, str_from(conf->topic), e);
-    if (r == 0)
-        r = zmq_link_connect(s->sub, conf->endpoint, e);
+    r = listen_to(s, e);
     if (r < 0)
         return err_wrap(e, r, "engine of worker %llu", (unsigned long long)conf->worker_id);
     *ret = TAKE(s);
     return 0;
 }
 
+static void drop_links(struct engine_source *s)
+{
+    s->sub = zmq_link_free(s->sub);
+    s->dealer = zmq_link_free(s->dealer);
+    LIST_FOREACH (h, &s->held, struct held, link) {
+        list_remove(&h->link);
+        free(h);
+    }
+    s->n_held = s->held_bytes = 0;
+}
+
 struct engine_source *engine_source_free(struct engine_source *s)
 {
     if (!s)
         return NULL;
-    zmq_link_free(s->sub);
-    zmq_link_free(s->dealer);
+    drop_links(s);
     timer_free(s->patience);
-    LIST_FOREACH (h, &s->held, struct held, link)
-        free(h);
     engine_reader_done(&s->reader);
     salt_chains_done(&s->salts);
     free(s->blocks);
     free(s->hashes);
     free(s->media);
+    free(s->endpoint);
+    free(s->topic);
     free(s->replay);
     free(s->adapter);
     free(s);
     return NULL;
+}
+
+void engine_source_pause(struct engine_source *s)
+{
+    drop_links(s);
+    timer_stop(s->patience);
+    s->connected = false;
+}
+
+void engine_source_resume(struct engine_source *s)
+{
+    struct err e;
+
+    if (!s->sub && listen_to(s, &e) < 0)
+        log_warn(&LG, "the engine is heard no more", LOG_U64("worker_id", s->conf.worker_id),
+                 LOG_STR("why", e.text));
 }
 
 char *engine_endpoint_of_rank(const char *endpoint, uint32_t rank)

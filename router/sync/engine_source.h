@@ -32,7 +32,7 @@ struct engine_source_conf {
     struct zmq_context *zmq; /* borrowed */
     const char *endpoint,
         *replay;       /* "tcp://host:port"; @replay NULL = the engine has none; copied */
-    const char *topic; /* prefix; NULL = any */
+    const char *topic; /* prefix; NULL = any; copied */
     uint64_t worker_id;
     uint32_t dp_rank; /* of batches that do not name theirs */
     uint32_t block_size;
@@ -59,7 +59,13 @@ MUST_CHECK int engine_source_start(struct engine_source **ret,
 /* No callback comes after it. Not from within one. */
 struct engine_source *engine_source_free(struct engine_source *s);
 DEFINE_CLEANUP(struct engine_source *, engine_source_free)
-/* Whether the engine was ever reached. */
+/*
+ * Hears nothing until it is resumed: what comes meanwhile is as lost as when a connection is, and is
+ * asked for again at the next one. What is known of the engine stays. Not from within a callback.
+ */
+void engine_source_pause(struct engine_source *s);
+void engine_source_resume(struct engine_source *s);
+/* Whether the engine was ever reached; after a pause, since then. */
 bool engine_source_connected(const struct engine_source *s);
 /* "tcp://host:port" of a data-parallel rank: ports count up from that of rank 0, as vLLM's do. */
 char *engine_endpoint_of_rank(const char *endpoint, uint32_t rank) __attribute__((returns_nonnull));

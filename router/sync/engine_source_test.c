@@ -451,6 +451,49 @@ static void a_gap_is_filled_in_order(void **state)
     assert_int_equal(engine_source_stats(b->source).lost, 0);
 }
 
+/* Nobody hears the engine any more. */
+static void pause_source(struct bench *b)
+{
+    engine_source_pause(b->source);
+    assert_false(engine_source_connected(b->source));
+    WAIT_UNTIL(b, b->engine.subscribers == 0);
+}
+
+static void what_came_in_a_pause_is_asked_for(void **state)
+{
+    struct bench *b = *state;
+
+    source_open(b, true);
+    say(&b->engine, 1, true);
+    WAIT_LOG(b, "S1 ");
+    pause_source(b);
+    say(&b->engine, 2, true);
+    say(&b->engine, 3, true);
+    engine_source_resume(b->source);
+    WAIT_LOG(b, "S1 S2 S3 ");
+    WAIT_UNTIL(b, b->engine.subscribers == 1);
+    say(&b->engine, 4, true);
+    WAIT_LOG(b, "S1 S2 S3 S4 ");
+    assert_int_equal(engine_source_stats(b->source).lost, 0);
+    assert_int_equal(engine_source_stats(b->source).restarts, 0);
+}
+
+static void a_pause_without_replay_is_a_loss(void **state)
+{
+    struct bench *b = *state;
+
+    source_open(b, false);
+    say(&b->engine, 1, true);
+    WAIT_LOG(b, "S1 ");
+    pause_source(b);
+    say(&b->engine, 2, true);
+    engine_source_resume(b->source);
+    WAIT_UNTIL(b, b->engine.subscribers == 1);
+    say(&b->engine, 3, true);
+    WAIT_LOG(b, "S1 S3 ");
+    assert_int_equal(engine_source_stats(b->source).lost, 1);
+}
+
 static void what_the_engine_forgot_is_lost(void **state)
 {
     struct bench *b = *state;
@@ -544,6 +587,7 @@ int main(void)
                     E(a_salt_is_inherited_from_blocks_that_are_held), E(media_tell_blocks_apart),
                     E(images_of_keys_tell_blocks_apart_where_it_is_wanted),
                     E(a_gap_is_filled_in_order), E(what_the_engine_forgot_is_lost),
+                    E(what_came_in_a_pause_is_asked_for), E(a_pause_without_replay_is_a_loss),
                     E(without_replay_a_gap_is_a_loss), E(a_new_engine_starts_empty),
                     E(a_fall_of_the_number_is_a_restart), E(what_does_not_fit_is_counted));
 }
