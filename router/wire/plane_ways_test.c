@@ -337,11 +337,13 @@ static void check_overloaded(enum plane_kind kind)
 
 static void check_large(enum plane_kind kind)
 {
+    const struct plane_client_conf patient = {.ack_ms = LOOP_UNTIL_MS,
+                                              .http_ack_ms = LOOP_UNTIL_MS};
     AUTO(buf_done) struct buf body = BUF_NULL;
     struct call c = {0};
     struct rig rig;
 
-    rig_init(&rig, kind, NULL);
+    rig_init(&rig, kind, &patient);
     buf_put_cstr(&body, "{\"token_ids\":[1");
     while (body.len < 3 << 20)
         buf_put_cstr(&body, ",1234567890");
