@@ -2,6 +2,7 @@
 #include "router/discovery/model_text.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "lib/base/json_tree.h"
 #include "lib/net/file.h"
@@ -69,6 +70,78 @@ static void count_ids(struct model_text *t, const struct model_files *files)
         size > t->vocabulary)
         t->vocabulary = (uint32_t)MIN(size, (int64_t)UINT32_MAX);
 }
+
+/* --- images ----------------------------------------------------------------------------------- */
+
+/* What is missing or cannot be read says nothing. */
+static struct json *read_if_any(const char *path)
+{
+    struct json *ret = NULL;
+    struct err e;
+
+    return path && read_json(path, &ret, &e) == 0 ? ret : NULL;
+}
+
+static struct json *read_beside(const char *path, const char *name)
+{
+    const char *end = path ? strrchr(path, '/') : NULL;
+    AUTO(mem_free) char *other = end ? xasprintf("%.*s/%s", (int)(end - path), path, name) : NULL;
+
+    return read_if_any(other);
+}
+
+/* The token that is all of @text. */
+static bool find_token(const struct model_text *t, const char *text, uint32_t *ret)
+{
+    AUTO(token_ids_done) struct token_ids ids = {0};
+    AUTO(tokenizer_scratch_free) struct tokenizer_scratch *s = tokenizer_scratch_new(t->tokenizer);
+    struct err e;
+
+    if (!text || tokenizer_encode(t->tokenizer, s, str_from(text), &ids, &e) < 0 || ids.len != 1)
+        return false;
+    *ret = ids.ptr[0];
+    return true;
+}
+
+/* Where the config names no mark, or templates use another one, it is one of those that models have. */
+static void find_marks(struct model_text *t)
+{
+    static const char *const usual[] = {"<|image_pad|>",   "<image>",   "[IMG]",
+                                        "<IMG_CONTEXT>",   "<|image|>", "<|media_pad|>",
+                                        "<start_of_image>"};
+    struct image_marks *m = &t->images;
+
+    if (m->tokens.has_placeholder)
+        m->marks[m->n_marks++] = m->tokens.placeholder;
+    for (size_t i = 0; i < ARRAY_LEN(usual) && m->n_marks < IMAGE_MARKS_MAX; i++)
+        if (find_token(t, usual[i], &m->marks[m->n_marks]))
+            m->n_marks++;
+}
+
+static const char *first_text(const struct json *tokenizer_config)
+{
+    const struct json *bos = json_get(tokenizer_config, "bos_token");
+    const char *text = json_get_cstr(tokenizer_config, "bos_token");
+    bool adds = false;
+
+    (void)json_get_bool(tokenizer_config, "add_bos_token", &adds);
+    if (!adds)
+        return NULL;
+    return text ? text : json_get_cstr(bos, "content");
+}
+
+static void load_images(struct model_text *t, const struct model_files *files, const char *model)
+{
+    AUTO(json_free) struct json *config = read_if_any(files->config);
+    AUTO(json_free) struct json *tokenizer_config = read_if_any(files->tokenizer_config);
+    AUTO(json_free) struct json *processor = read_beside(files->config, "preprocessor_config.json");
+
+    image_tokens_read(&t->images.tokens, str_from(model), config, processor);
+    find_marks(t);
+    t->images.begins = find_token(t, first_text(tokenizer_config), &t->images.first);
+}
+
+/* --- chat ------------------------------------------------------------------------------------- */
 
 /* A config that cannot be read says nothing. */
 static struct chat *load_native(const struct model_files *files, const char *name,
@@ -146,6 +219,7 @@ int model_text_load(struct model_text *ret, const struct model_card *card,
     if (release == CHAT_OF_1)
         tokenizer_leave_length(t.tokenizer);
     count_ids(&t, &files);
+    load_images(&t, &files, card->source_path);
     t.n_fetched = files.n_fetched;
     t.n_differ = files.n_differ;
     t.hold = TAKE(files.hold);

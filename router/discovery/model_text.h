@@ -14,9 +14,21 @@
 #include "lib/base/mem.h"
 #include "router/discovery/card.h"
 #include "router/token/chat.h"
+#include "router/token/image_tokens.h"
 #include "router/token/tokenizer.h"
 
 enum { MODEL_TEXT_EOS_MAX = 64 };
+
+enum { IMAGE_MARKS_MAX = 8 };
+
+/* Images in prompts: what stands there for one, and how many tokens it becomes. */
+struct image_marks {
+    struct image_tokens tokens;
+    uint32_t marks[IMAGE_MARKS_MAX]; /* what may stand for one, the likeliest first */
+    size_t n_marks;
+    bool begins; /* prompts of engines begin with `first`, whatever the template puts there */
+    uint32_t first;
+};
 
 struct model_text {
     struct tokenizer *tokenizer;
@@ -26,6 +38,7 @@ struct model_text {
     size_t n_eos_ids;
     uint32_t
         vocabulary; /* one more than the largest id: the tokenizer's, or the config's vocab_size */
+    struct image_marks images;
     unsigned n_fetched, n_differ; /* as in model_files, and so are these */
     struct hub_hold *hold;
     bool has_room;

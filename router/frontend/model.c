@@ -92,6 +92,7 @@ static void take_loaded(struct model *m, struct load *l)
     m->eos_ids = xreallocarray(NULL, MAX(m->n_eos_ids, (size_t)1), sizeof(*m->eos_ids));
     memcpy(m->eos_ids, l->text.eos_ids, m->n_eos_ids * sizeof(*m->eos_ids));
     m->vocabulary = l->text.vocabulary;
+    m->images = l->text.images;
     m->n_fetched = l->text.n_fetched;
     m->n_differ = l->text.n_differ;
     m->hold = TAKE(l->text.hold);

@@ -20,6 +20,7 @@
 #include "lib/net/side_pool.h"
 #include "router/discovery/instances.h"
 #include "router/discovery/model_cache.h"
+#include "router/discovery/model_text.h"
 #include "router/frontend/pool.h"
 #include "router/openai/chunk_style.h"
 #include "router/token/chat.h"
@@ -76,6 +77,7 @@ struct model {
     uint32_t *eos_ids;
     size_t n_eos_ids;
     uint32_t vocabulary; /* ids it has, as model_text says */
+    struct image_marks images;
     bool
         is_stock; /* its workers are plain OpenAI servers: they serve what we cannot tokenize, too */
     bool takes_text;        /* its workers take clients' requests as they are: no tokens here */

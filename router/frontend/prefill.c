@@ -49,13 +49,16 @@ struct prefill {
 static void rehash(struct prefill *p)
 {
     struct engine_request rq;
-    size_t n;
+    const uint32_t *tokens;
+    size_t n_tokens, n;
 
     p->conf.fill(p->conf.arg, &rq);
-    n = rq.n_token_ids / scheduler_block_size(p->conf.pool->scheduler);
+    tokens = rq.n_routing_prompt ? rq.routing_token_ids : rq.token_ids;
+    n_tokens = rq.n_routing_prompt ? rq.n_routing_prompt : rq.n_token_ids;
+    n = n_tokens / scheduler_block_size(p->conf.pool->scheduler);
     p->local = xreallocarray(NULL, n, sizeof(*p->local));
     p->sequence = xreallocarray(NULL, n, sizeof(*p->sequence));
-    n = pool_hash(p->conf.pool, p->conf.salt, rq.token_ids, rq.n_token_ids, p->local, p->sequence);
+    n = pool_hash(p->conf.pool, p->conf.salt, tokens, n_tokens, p->local, p->sequence);
     p->conf.request.local = p->local;
     p->conf.request.sequence = p->sequence;
     p->conf.request.tracked = NULL;

@@ -46,11 +46,13 @@ int prompt_encode(const struct model *m, struct tokenizer_scratch *scratch, stru
 }
 
 void prompt_extras(const struct model *m, const struct openai_request *in, struct str text,
-                   struct arena *a, struct chat_extras *ret)
+                   const struct prompt_media *media, struct arena *a, struct chat_extras *ret)
 {
     const struct chat_extras_conf conf = {.of_1 = model_is_of_1(m),
                                           .has_thoughts = m->card->reasoning_parser != NULL,
-                                          .prompt = text};
+                                          .prompt = text,
+                                          .mm_hashes = media->hashes,
+                                          .n_mm_hashes = media->is_exact ? media->n : 0};
 
     if (in->messages && !m->is_stock)
         chat_extras_make(in, &conf, a, ret);

@@ -9,6 +9,7 @@
 
 #include "lib/base/err.h"
 #include "router/frontend/model.h"
+#include "router/frontend/prompt_media.h"
 #include "router/openai/chat_extras.h"
 #include "router/token/tokenizer.h"
 
@@ -30,4 +31,4 @@ MUST_CHECK int prompt_encode(const struct model *m, struct tokenizer_scratch *sc
                              struct err *e);
 /* What goes to workers beside them; @a holds it. @text: that of a chat, as it was rendered. */
 void prompt_extras(const struct model *m, const struct openai_request *in, struct str text,
-                   struct arena *a, struct chat_extras *ret);
+                   const struct prompt_media *media, struct arena *a, struct chat_extras *ret);

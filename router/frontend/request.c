@@ -64,6 +64,7 @@ static void request_free(struct request *rq)
     openai_request_done(&rq->in);
     token_ids_done(&rq->prompt);
     token_ids_done(&rq->said);
+    prompt_media_done(&rq->media);
     buf_done(&rq->prompt_text);
     buf_done(&rq->out);
     buf_done(&rq->text);
@@ -256,25 +257,27 @@ static enum step_result step_tokenize(struct request *rq)
 
 static void hash_for_tracker(struct request *rq)
 {
+    const struct token_ids *tokens = prompt_media_tokens(&rq->media, &rq->prompt);
+
     if (!rq->s->tracking)
         return;
     rq->tracked =
-        xreallocarray(rq->tracked, rq->prompt.len / scheduler_block_size(rq->m->pool->scheduler),
+        xreallocarray(rq->tracked, tokens->len / scheduler_block_size(rq->m->pool->scheduler),
                       sizeof(*rq->tracked));
-    (void)serving_track(rq->s, rq->m, rq->in.cache_salt, rq->prompt.ptr, rq->prompt.len,
-                        rq->tracked);
+    (void)serving_track(rq->s, rq->m, rq->in.cache_salt, tokens->ptr, tokens->len, rq->tracked);
 }
 
 void request_hash_prompt(struct request *rq)
 {
     uint32_t block_size = scheduler_block_size(rq->m->pool->scheduler);
-    size_t n = rq->prompt.len / block_size;
+    const struct token_ids *tokens = prompt_media_tokens(&rq->media, &rq->prompt);
+    size_t n = tokens->len / block_size;
     uint64_t start = clock_now_ns(), hashed;
 
     rq->local = xreallocarray(rq->local, n, sizeof(*rq->local));
     rq->sequence = xreallocarray(rq->sequence, n, sizeof(*rq->sequence));
-    rq->n_blocks = pool_hash(rq->m->pool, model_salt(rq->m, rq->in.cache_salt), rq->prompt.ptr,
-                             rq->prompt.len, rq->local, rq->sequence);
+    rq->n_blocks = pool_hash(rq->m->pool, model_salt(rq->m, rq->in.cache_salt), tokens->ptr,
+                             tokens->len, rq->local, rq->sequence);
     hashed = clock_now_ns();
     hash_for_tracker(rq);
     rq->times.hashing_at_ns = start;
@@ -309,7 +312,8 @@ static enum step_result step_check(struct request *rq)
     }
     request_annotate(rq);
     request_look_at_end(rq);
-    prompt_extras(rq->m, &rq->in, buf_str(&rq->prompt_text), rq->arena, &rq->extras);
+    prompt_media_make(rq->m, &rq->in, &rq->prompt, rq->arena, &rq->media);
+    prompt_extras(rq->m, &rq->in, buf_str(&rq->prompt_text), &rq->media, rq->arena, &rq->extras);
     buf_done(&rq->prompt_text);
     if (rq->m->is_stock && (rq->tokenize_r < 0 || rq->prompt.len == 0))
         request_guess_length(rq); /* the engine may know better what to make of it */
@@ -498,15 +502,17 @@ enum step_result request_route_failed(struct request *rq, int r)
 
 struct route_request request_query(const struct request *rq)
 {
+    const struct token_ids *tokens = prompt_media_tokens(&rq->media, &rq->prompt);
+
     return (struct route_request){.id = str_from(rq->id),
                                   .local = rq->local,
                                   .sequence = rq->sequence,
                                   .tracked = rq->tracked,
                                   .n_blocks = rq->n_blocks,
                                   /* Salted blocks have names of their own there. */
-                                  .tokens = rq->in.cache_salt.len ? NULL : rq->prompt.ptr,
-                                  .n_tokens = rq->prompt.len,
-                                  .isl = (uint32_t)request_isl(rq),
+                                  .tokens = rq->in.cache_salt.len ? NULL : tokens->ptr,
+                                  .n_tokens = tokens->len,
+                                  .isl = (uint32_t)(tokens->len ? tokens->len : rq->isl_guess),
                                   .overlap_weight = NAN,
                                   .temperature = NAN,
                                   .required = rq->in.required_taints,
@@ -636,6 +642,7 @@ void request_fill_engine(struct request *rq, struct engine_request *ret)
         .extra_args_json = rq->extras.args,
         .mm_processor_kwargs_json = in->mm_processor_kwargs_json,
     };
+    prompt_media_fill(&rq->media, scheduler_block_size(rq->m->pool->scheduler), ret);
 
     if (!in->output.skip_special_tokens.set && rq->m->chunks->hides_special && rq->m->reads_special)
         ret->output.skip_special_tokens = (struct opt_bool){.set = true}; /* as 1.6.1 tells them */

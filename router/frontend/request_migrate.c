@@ -71,6 +71,7 @@ static void extend_prompt(struct request *rq)
     memcpy(token_ids_reserve(&rq->prompt, rq->said.len), rq->said.ptr,
            rq->said.len * sizeof(*rq->said.ptr));
     rq->prompt.len += rq->said.len;
+    prompt_media_extend(&rq->media, rq->said.ptr, rq->said.len);
     rq->n_replayed += rq->said.len;
     rq->said.len = 0;
     rq->n_output_blocks = 0;

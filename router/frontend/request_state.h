@@ -7,10 +7,10 @@
 #include "lib/base/arena.h"
 #include "lib/base/digest.h"
 #include "lib/net/http_server.h"
-#include "router/openai/chat_extras.h"
 #include "router/openai/dialect.h"
 #include "router/frontend/prefill.h"
 #include "router/frontend/program_gate.h"
+#include "router/frontend/prompt_make.h"
 #include "router/frontend/request.h"
 #include "router/frontend/request_form.h"
 #include "router/frontend/request_lookup.h"
@@ -66,6 +66,7 @@ struct request {
     struct tm now;
     struct tokenizer_scratch *scratch;
     struct prompt_reuse reuse;
+    struct prompt_media media; /* its images; what is routed by where there are some */
     struct chat_extras extras; /* beside them, of chats for workers of tokens */
     int tokenize_r;
     struct err tokenize_error;
@@ -130,8 +131,7 @@ struct request {
     uint64_t cached_tokens; /* that the engine reported, DECISION_UNKNOWN */
 
     uint64_t t_start_ns, t_first_ns, t_last_ns;
-    struct metric *inflight, *active, *queued;
-    struct metric *itl, *output_total; /* looked up with the first token; NULL before */
+    struct metric *inflight, *active, *queued, *itl, *output_total; /* itl, …: once told */
     bool is_queued;
 };
 

@@ -73,6 +73,18 @@ size_t block_hash_local_eagle(const uint32_t *tokens, size_t n_tokens, uint32_t 
     return block_hash_local_eagle_seeded(BLOCK_HASH_SEED, tokens, n_tokens, block_size, ret_local);
 }
 
+uint64_t block_media_hash(struct str url)
+{
+    return XXH3_64bits(url.ptr, url.len);
+}
+
+uint32_t block_media_token(uint64_t mm_hash)
+{
+    enum { BEYOND_VOCABULARIES = 1000000, BITS = (1 << 30) - 1 };
+
+    return (uint32_t)(BEYOND_VOCABULARIES + (mm_hash & BITS));
+}
+
 static int by_block_and_hash(const void *a, const void *b)
 {
     const struct block_media *x = a, *y = b;

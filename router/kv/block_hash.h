@@ -41,6 +41,13 @@ struct block_media {
     size_t block; /* counted from the first one that is hashed */
     uint64_t mm_hash;
 };
+/* Of an image: of the URL that it is had by. */
+uint64_t block_media_hash(struct str url);
+/*
+ * What stands in a prompt for each token of an image, so that prompts with the same images alone have the
+ * same blocks (router.md §1.5): 1.x's way of telling images apart, where block_mm_infos is vLLM's.
+ */
+uint32_t block_media_token(uint64_t mm_hash);
 /* By block, then by hash. */
 void block_media_sort(struct block_media *media, size_t n);
 /*

@@ -116,6 +116,18 @@ static void a_block_of_an_engine_that_drafts_ahead_has_one_token_more(void **sta
 }
 
 /* What compute_block_hash_for_seq() of 0.9.0 and 1.6.1 say. */
+/* As 1.6.1 told a worker of the image of that URL. */
+static void images_have_tokens_of_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(block_media_hash(STR(
+                         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgCAIAAAC6s0uzAAAACE"
+                         "lEQVR4nAMAAAAAAUgGidIAAAAASUVORK5CYII=")),
+                     0xbcc4e5389e37fd95);
+    assert_int_equal(block_media_token(0xbcc4e5389e37fd95), 507985877);
+    assert_int_equal(block_media_token(0), 1000000);
+}
+
 static void media_tell_blocks_of_the_same_tokens_apart(void **state)
 {
     static const uint32_t tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -183,7 +195,7 @@ static void a_step_of_the_chain_is_the_hash_of_two_numbers(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(vectors_of_the_reference),
+    return TEST_RUN(T(images_have_tokens_of_their_own), T(vectors_of_the_reference),
                     T(both_at_once_are_the_same_as_one_after_the_other),
                     T(a_partial_block_has_no_hash), T(adapters_and_salts_have_hashes_of_their_own),
                     T(media_tell_blocks_of_the_same_tokens_apart),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/openai/chat_extras.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/json_put.h"
@@ -49,6 +51,25 @@ static struct walk walk_of(const struct json *messages)
     struct walk w = {.message = json_first(messages)};
 
     return w;
+}
+
+size_t chat_images(const struct openai_request *r, struct arena *a, struct chat_image **ret,
+                   bool *ret_others)
+{
+    struct walk all = walk_of(r->messages), w = all;
+    struct chat_image *images;
+    const struct json *part;
+    size_t n = 0, n_media = 0;
+
+    while (next_medium(&all, NULL))
+        n_media++;
+    images = arena_alloc(a, (n_media + 1) * sizeof(*images));
+    while ((part = next_medium(&w, KINDS[0])))
+        images[n++] = (struct chat_image){str_from(url_of(part, KINDS[0])),
+                                          str_from(json_get_cstr(part, "uuid"))};
+    *ret = images;
+    *ret_others = n_media > n;
+    return n;
 }
 
 /* --- multi_modal_data, multi_modal_uuids ------------------------------------------------------ */
@@ -184,6 +205,19 @@ static void put_own(struct json_put *j, struct str own)
             json_put_member_raw(j, key, value);
 }
 
+static void put_hashes(struct json_put *j, const uint64_t *hashes, size_t n)
+{
+    json_put_key(j, "mm_hashes");
+    json_put_array(j);
+    for (size_t i = 0; i < n; i++) {
+        char hex[17];
+
+        (void)snprintf(hex, sizeof(hex), "%016" PRIx64, hashes[i]);
+        json_put_cstr(j, hex);
+    }
+    json_put_array_end(j);
+}
+
 /* By which an engine knows where thoughts end and what has to have a form begins. */
 static void put_thoughts(struct json_put *j, const struct json *template_args)
 {
@@ -223,6 +257,8 @@ void chat_extras_make(const struct openai_request *r, const struct chat_extras_c
     put_own(&j, r->extra_args_json);
     if (tells_thoughts)
         put_thoughts(&j, r->template_args);
+    if (conf->n_mm_hashes)
+        put_hashes(&j, conf->mm_hashes, conf->n_mm_hashes);
     json_put_object_end(&j);
     ret->args = str_from(arena_strdup(a, buf_str(&out)));
 }

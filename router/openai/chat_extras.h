@@ -16,11 +16,22 @@ struct chat_extras {
 };
 
 struct chat_extras_conf {
-    bool of_1;         /* the workers' generation */
-    bool has_thoughts; /* the card names a parser of them */
-    struct str prompt; /* as the template made it */
+    bool of_1;                 /* the workers' generation */
+    bool has_thoughts;         /* the card names a parser of them */
+    struct str prompt;         /* as the template made it */
+    const uint64_t *mm_hashes; /* what routing calls its images, in their order; 1.x's workers */
+    size_t n_mm_hashes;        /* publish their blocks by these. 0 = it does not know them all */
 };
 
+/* What tells an image of a chat from others. */
+struct chat_image {
+    struct str url; /* empty: the engine has seen it */
+    struct str uuid;
+};
+
+/* The images of a chat in their order, borrowed from @r. *ret_others: it has videos or sounds, too. */
+size_t chat_images(const struct openai_request *r, struct arena *a, struct chat_image **ret,
+                   bool *ret_others);
 /* @a holds all but the request's own. */
 void chat_extras_make(const struct openai_request *r, const struct chat_extras_conf *conf,
                       struct arena *a, struct chat_extras *ret);

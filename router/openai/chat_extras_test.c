@@ -20,7 +20,8 @@ struct telling {
 static void assert_told(const struct telling *c)
 {
     AUTO(arena_free) struct arena *a = arena_new();
-    const struct chat_extras_conf conf = {c->of_1, c->has_thoughts, STR("<p>")};
+    const struct chat_extras_conf conf = {
+        .of_1 = c->of_1, .has_thoughts = c->has_thoughts, .prompt = STR("<p>")};
     struct chat_extras told;
     struct openai_request r;
     struct api_error e;
@@ -91,8 +92,37 @@ static void what_the_template_was_told(void **state)
     assert_told(&(struct telling){body, false, true, "", "", ""});
 }
 
+static void hashes_of_known_images(void **state)
+{
+    AUTO(arena_free) struct arena *a = arena_new();
+    static const uint64_t hashes[] = {UINT64_MAX, 10};
+    const struct chat_extras_conf conf = {
+        .of_1 = true, .prompt = STR("<p>"), .mm_hashes = hashes, .n_mm_hashes = 2};
+    struct chat_image *images;
+    struct chat_extras told;
+    struct openai_request r;
+    struct api_error e;
+    bool others;
+
+    (void)state;
+    assert_true(openai_request_parse(
+        API_CHAT, STR(CHAT(OTHERS USER(IMAGE("a:i", "")) "," USER(SEEN), "")), a, &r, &e));
+    chat_extras_make(&r, &conf, a, &told);
+    assert_true(str_ends(told.args, STR(",\"formatted_prompt\":\"<p>\",\"mm_hashes\":["
+                                        "\"ffffffffffffffff\",\"000000000000000a\"]}")));
+    assert_int_equal(chat_images(&r, a, &images, &others), 2);
+    assert_false(others);
+    assert_true(str_is(images[0].url, "a:i") && !images[0].uuid.len);
+    assert_true(!images[1].url.len && str_is(images[1].uuid, "u"));
+    openai_request_done(&r);
+    assert_true(openai_request_parse(API_CHAT, STR(CHAT(USER(SOUND "," TEXT), "")), a, &r, &e));
+    assert_int_equal(chat_images(&r, a, &images, &others), 0);
+    assert_true(others);
+    openai_request_done(&r);
+}
+
 int main(void)
 {
-    return TEST_RUN(T(media_by_kind), T(data_is_told_once_to_workers_of_1),
-                    T(what_the_template_was_told));
+    return TEST_RUN(T(hashes_of_known_images), T(media_by_kind),
+                    T(data_is_told_once_to_workers_of_1), T(what_the_template_was_told));
 }

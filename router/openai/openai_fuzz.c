@@ -19,7 +19,8 @@ static void check_json(struct str text)
 
 static void check_strictly(const struct openai_request *r, struct arena *a, bool of_1)
 {
-    const struct chat_extras_conf conf = {of_1, true, STR("p")};
+    static const uint64_t hashes[] = {1};
+    const struct chat_extras_conf conf = {of_1, true, STR("p"), hashes, of_1};
     struct chat_extras told;
     struct api_error e;
 

@@ -192,6 +192,18 @@ static void bootstrap_put(struct json_put *j, const struct engine_bootstrap *b)
     json_put_object_end(j);
 }
 
+static void mm_routing_put(struct json_put *j, const struct engine_request *rq)
+{
+    json_put_key(j, "mm_routing_info");
+    json_put_object(j);
+    json_put_key(j, "routing_token_ids");
+    json_put_u32_array(j, rq->routing_token_ids, rq->n_routing_token_ids);
+    json_put_key(j, "block_mm_infos");
+    json_put_raw(j, STR("[]"));
+    json_put_member_u64(j, "expanded_prompt_len", rq->n_routing_prompt);
+    json_put_object_end(j);
+}
+
 void engine_request_put(struct buf *out, const struct engine_request *rq)
 {
     struct json_put j = json_put_on(out);
@@ -209,6 +221,8 @@ void engine_request_put(struct buf *out, const struct engine_request *rq)
     }
     raw_put(&j, "multi_modal_data", rq->multi_modal_data_json);
     raw_put(&j, "multi_modal_uuids", rq->multi_modal_uuids_json);
+    if (rq->n_routing_token_ids)
+        mm_routing_put(&j, rq);
     options_put(&j, rq);
     json_put_key(&j, "eos_token_ids");
     json_put_u32_array(&j, rq->eos_token_ids, rq->n_eos_token_ids);

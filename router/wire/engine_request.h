@@ -94,6 +94,10 @@ struct engine_request {
     struct str prompt_embeds; /* base64; empty = absent */
     struct str multi_modal_data_json, prefill_result_json, extra_args_json;
     struct str multi_modal_uuids_json, mm_processor_kwargs_json; /* of 1.x */
+    /* The first n_routing_prompt tokens: the prompt as routing sees it, its images in it; none = as it is.
+     * Workers of 1.x are told of all n_routing_token_ids, up to a whole block, in mm_routing_info; 0 = not. */
+    const uint32_t *routing_token_ids;
+    size_t n_routing_prompt, n_routing_token_ids;
 };
 
 void engine_request_put(struct buf *out, const struct engine_request *rq);
