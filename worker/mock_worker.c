@@ -204,6 +204,7 @@ struct mock_job *mock_job_cancel(struct mock_job *j)
     if (!j)
         return NULL;
     rk = j->rank;
+    metric_add(rk->worker->metrics.cancelled, 1);
     j->seq = engine_cancel(rk->engine, j->seq);
     job_end(j);
     tell_load(rk); /* the pass that it was in may have long to go */

@@ -318,6 +318,7 @@ static void a_client_that_leaves_frees_the_engine(void **state)
 {
     struct call c = {.cancel_at = 3};
     AUTO(buf_done) struct buf text = BUF_NULL;
+    size_t n_cancelled = 0;
     struct rig rig;
 
     (void)state;
@@ -333,7 +334,10 @@ static void a_client_that_leaves_frees_the_engine(void **state)
         if (strncmp(line, "dynamo_component_kvstats_active_blocks{", 39) == 0 ||
             strncmp(line, "dynamo_component_inflight_requests{", 35) == 0)
             assert_memory_equal(strstr(line, "} "), "} 0\n", 4);
+        if (strncmp(line, "dynamo_component_cancellation_total{", 36) == 0)
+            n_cancelled += strstr(line, "} 1\n") == strstr(line, "} ");
     }
+    assert_int_equal(n_cancelled, 1);
     call_done(&c);
     rig_close(&rig);
 }

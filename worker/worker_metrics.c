@@ -43,6 +43,8 @@ struct endpoint_metrics endpoint_metrics_of(struct metric_registry *r, const cha
                                          "Bytes of requests", METRIC_COUNTER, labels),
         .response_bytes = endpoint_series(r, "dynamo_component_response_bytes_total",
                                           "Bytes of items", METRIC_COUNTER, labels),
+        .cancelled = endpoint_series(r, "dynamo_component_cancellation_total",
+                                     "Requests that the frontend ended", METRIC_COUNTER, labels),
     };
 
     for (size_t i = 0; i < WORKER_ERROR_COUNT; i++)

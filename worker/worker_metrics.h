@@ -9,7 +9,7 @@
 enum worker_error { WORKER_ERROR_DESERIALIZATION, WORKER_ERROR_GENERATE, WORKER_ERROR_COUNT };
 
 struct endpoint_metrics {
-    struct metric *requests, *inflight, *duration, *request_bytes, *response_bytes;
+    struct metric *requests, *inflight, *duration, *request_bytes, *response_bytes, *cancelled;
     struct metric *errors[WORKER_ERROR_COUNT];
 };
 
