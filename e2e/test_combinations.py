@@ -17,6 +17,7 @@ from itertools import zip_longest
 import pytest
 import zmq
 
+import file_store
 from conftest import free_port, program, reference_python
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, Stack, sse, until
 from test_discovery_etcd import EtcdStack
@@ -30,7 +31,7 @@ COMBINATIONS = [(version, discovery, plane, events) for version in PLANES for di
                 for plane in PLANES[version] for events in EVENTS[version]]
 # With brokers publishers and subscribers know only these: who told what, only the events say.
 COMBINATIONS += [(version, discovery, "tcp", events) for version in PLANES
-                 for discovery, events in (("file", "broker"), ("etcd", "brokers"))]
+                 for discovery, events in (("file", "broker"), ("etcd", "brokers"), ("file", "found"))]
 IDS = [1000 + i for i in range(20 * BLOCK)]
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 HELLO = [{"role": "user", "content": "Hello there"}]
@@ -46,14 +47,14 @@ REQUESTS = [
 
 @contextlib.contextmanager
 def brokers(events):
-    """Brokers of ZeroMQ as --event-plane zmq may have them; the environment that leads to them."""
+    """Brokers of ZeroMQ as --event-plane zmq may have them: where they take events, and where they give them."""
     context, ends, threads = zmq.Context(), ([], []), []
 
     def pass_on(xsub, xpub):
         with xsub, xpub, contextlib.suppress(zmq.ContextTerminated):
             zmq.proxy(xsub, xpub)
     try:
-        for _ in range({"broker": 1, "brokers": 2}.get(events, 0)):
+        for _ in range({"broker": 1, "brokers": 2, "found": 1}.get(events, 0)):
             sockets = [context.socket(kind) for kind in (zmq.XSUB, zmq.XPUB)]
             for socket, urls in zip(sockets, ends):
                 urls.append(f"tcp://127.0.0.1:{free_port()}")
@@ -61,11 +62,32 @@ def brokers(events):
                 socket.bind(urls[-1])
             threads.append(threading.Thread(target=pass_on, args=sockets))
             threads[-1].start()
-        yield {"DYN_ZMQ_BROKER_URL": f"xsub={';'.join(ends[0])} , xpub={';'.join(ends[1])}"} if threads else {}
+        yield ends
     finally:
         context.term()  # ends the proxies
         for thread in threads:
             thread.join()
+
+
+@contextlib.contextmanager
+def leading_to(ends, stack, reference):
+    """The environment that leads to the brokers; one that is to be found has a record in the store."""
+    if reference.events != "found":
+        yield {"DYN_ZMQ_BROKER_URL": f"xsub={';'.join(ends[0])} , xpub={';'.join(ends[1])}"} if ends[0] else {}
+        return
+    key = f"{'dynamo' if reference.old else 'namespace/dynamo/component'}/zmq_broker/{'' if reference.old else 'topic/'}broker/1"
+    record = {"type": "EventChannel", "scope": {"kind": "component", "namespace": "dynamo", "component": "zmq_broker"},
+              "namespace": "dynamo", "component": "zmq_broker", "topic": "broker", "instance_id": 1,
+              "transport": {"kind": "ZmqBroker", "config": {"xsub_endpoints": ends[0], "xpub_endpoints": ends[1]}}}
+    folder = stack.kv / "v1/event_channels"
+    folder.mkdir(parents=True)
+    path = folder / re.sub("[^A-Za-z0-9]", lambda c: f"%{ord(c.group()):02X}", key)
+    path.write_text(json.dumps(record))
+    living = file_store.Living(path)
+    try:
+        yield {"DYN_ZMQ_BROKER_ENABLED": "true"}
+    finally:
+        living.close()
 
 
 class Pods(Graph):
@@ -92,10 +114,10 @@ def new_stack(tmp_path, request):
 class Reference:
     """Programs of a release, on one combination of planes."""
 
-    def __init__(self, stack, version, discovery, plane, events, **env):
+    def __init__(self, stack, version, discovery, plane, events):
         self.stack, self.python, self.old = stack, reference_python(version), version.startswith("0.")
         self.discovery, self.plane, self.events = discovery, plane, events
-        self.bus, self.env = {"jetstream": "nats", "broker": "zmq", "brokers": "zmq"}.get(events, events), env
+        self.bus, self.env = {"jetstream": "nats", "broker": "zmq", "brokers": "zmq", "found": "zmq"}.get(events, events), {}
 
     def start(self, module, *flags):
         store = ["--store-kv" if self.old else "--discovery-backend", self.discovery]
@@ -213,10 +235,13 @@ def first_difference(mine, want):
 
 @pytest.mark.parametrize("version,discovery,plane,events", COMBINATIONS, ids=["-".join(c) for c in COMBINATIONS])
 def test_combination(tmp_path, new_stack, version, discovery, plane, events):
-    with brokers(events) as env, new_stack(discovery) as stack:
+    with contextlib.ExitStack() as ends:
+        found = ends.enter_context(brokers(events))
+        stack = ends.enter_context(new_stack(discovery))
+        theirs = Reference(stack, version, discovery, plane, events)
+        theirs.env = env = ends.enter_context(leading_to(found, stack, theirs))
         (tmp_path / MODEL).symlink_to(MODEL_PATH)  # the reference names a model by the path that it is given
         stack.start_nats("-js")
-        theirs = Reference(stack, version, discovery, plane, events, **env)
         their_worker = theirs.mocker()
         _, our_worker = (our_mocker(stack, name, theirs) for name in ("ours-a", "ours-b"))
         style = ["--answer-style", "dynamo-0.9"] if theirs.old else []  # cards of our mockers are those of 1.x

@@ -12,6 +12,7 @@
 #include "lib/net/nats_link.h"
 #include "lib/net/zmq_link.h"
 #include "lib/net/tcp.h"
+#include "router/discovery/broker_watch.h"
 #include "router/discovery/card.h"
 #include "router/discovery/model_cache.h"
 #include "router/discovery/store.h"
@@ -37,6 +38,8 @@ struct mocker {
     struct metric_registry *metrics;
     struct nats_link *nats;
     struct event_bus *bus;
+    struct store *brokers_in; /* where those of ZeroMQ are looked for; NULL = nowhere */
+    struct broker_watch *brokers;
     struct zmq_context *zmq; /* of engine events */
     struct plane_server *plane;
     struct system_server *system;
@@ -278,6 +281,17 @@ static int open_store(struct mocker *m, struct store **ret, struct err *e)
         return r;
     kube.config = m->kube;
     return store_kube_new(ret, m->loop, &kube, e);
+}
+
+static int find_brokers(struct mocker *m, struct err *e)
+{
+    int r = 0;
+
+    if (!m->bus || !m->conf->events_on_zmq || !m->conf->zmq_find_brokers)
+        return 0;
+    r = open_store(m, &m->brokers_in, e);
+    return r < 0 ? err_wrap(e, r, "discovery")
+                 : broker_watch_start(&m->brokers, m->brokers_in, m->bus, e);
 }
 
 /* --- workers ---------------------------------------------------------------------------------- */
@@ -534,6 +548,8 @@ int mocker_start(struct mocker **ret, struct loop *l, const struct mocker_conf *
         r = start_plane(m, e);
     if (r == 0)
         r = start_events(m, e);
+    if (r == 0)
+        r = find_brokers(m, e);
     if (r < 0)
         return r;
     load_vocab(m);
@@ -582,6 +598,8 @@ struct mocker *mocker_free(struct mocker *m)
         openai_server_free(m->engines[i]);
     free(m->workers);
     free(m->engines);
+    broker_watch_free(m->brokers);
+    store_free(m->brokers_in);
     store_hub_free(m->nowhere);
     event_bus_free(m->bus);
     zmq_context_free(m->zmq);
