@@ -208,7 +208,6 @@ def test_the_indexer_s_metrics_are_ours(tmp_path):
 HANDLER = "steps of its work handler's queue; dynamo_component_* tell of requests"
 WORKER_ABSENT = {
     r"dynamo_(work_handler_.*|engine_request|request_queue|rejection_request_total)": HANDLER,
-    r"dynamo_component_uptime_seconds": "process_start_time_seconds is what monitoring systems ask for",
     r"dynamo_component_kv_publisher_engines_dropped_events_total": QUEUES,
     r"vllm:.*": "as the engine that it mocks; an engine of ours is one with --openai-port",
 }
@@ -219,7 +218,7 @@ ANY_ABSENT |= WORKER_ABSENT
 def test_the_metrics_of_workers_are_ours(tmp_path, shared, release):
     """As the system servers of its mockers gave them: */http/mocker*-system-GET-metrics.txt, worker-metrics.txt."""
     captures = [path for path in (shared / "data/wire" / release).rglob("*-metrics.txt") if not path.name.startswith("frontend")]
-    assert captures
+    assert len(captures) > 4
     with Stack(tmp_path) as stack:
         stack.start_nats()
         port = free_port()
@@ -228,7 +227,5 @@ def test_the_metrics_of_workers_are_ours(tmp_path, shared, release):
         stack.ready(1)
         stack.chat(max_tokens=4)
         ours = metrics(port)
-    for capture in captures:
-        body = re.search(r"^# (?:.|\n)*?(?=^status |\Z)", capture.read_text(), re.M).group()
-        newest = release != "0.9.0" and "version-" not in str(capture)
-        compare(re.sub(r',?worker_id="[^"]*"', "", body), ours, WORKER_ABSENT if newest else None)
+    theirs = "".join(re.search(r"^# (?:.|\n)*?(?=^status |\Z)", path.read_text(), re.M).group() for path in captures)
+    compare(re.sub(r',?worker_id="[^"]*"', "", theirs), ours, WORKER_ABSENT if release != "0.9.0" else None)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/worker_metrics.h"
 
-static const double DURATIONS[] = {.005, .01, .025, .05, .1, .25, .5,  1,
-                                   2.5,  5,   10, 20, 30,  60, 120, 300, 600};
+static const double DURATIONS[] = {.005, .01, .025, .05, .1, .25, .5,  1,  2.5,
+                                   5,    10,  20,   30,  60, 120, 300, 600};
 static const char *const ERRORS[WORKER_ERROR_COUNT] = {"deserialization", "generate"};
 
 static struct metric *endpoint_series(struct metric_registry *r, const char *name, const char *help,
