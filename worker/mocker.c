@@ -340,7 +340,7 @@ static int start_engine(struct mocker *m, size_t i, struct model_card *card, str
 {
     const struct mocker_conf *c = m->conf;
     const struct openai_server_conf conf = {.loop = m->loop,
-                                            .host = c->system_host,
+                                            .host = c->system.host,
                                             .port = (uint16_t)(c->openai_port + i),
                                             .worker = m->workers[i],
                                             .card = card,
@@ -474,8 +474,7 @@ static int start_system(struct mocker *m, struct err *e)
 {
     const struct mocker_conf *c = m->conf;
     const struct system_server_conf conf = {
-        .host = c->system_host,
-        .port = (uint16_t)c->system_port,
+        .options = &c->system,
         .ns = c->ns,
         .component = c->component,
         .endpoint = c->endpoint,
@@ -487,7 +486,7 @@ static int start_system(struct mocker *m, struct err *e)
         .arg = m,
     };
 
-    return c->system_port < 0 ? 0 : system_server_start(&m->system, m->loop, &conf, e);
+    return system_server_start(&m->system, m->loop, &conf, e);
 }
 
 int mocker_system_port(const struct mocker *m)
@@ -578,6 +577,7 @@ void mocker_stop(struct mocker *m, loop_fn done, void *arg)
     m->stopped = done;
     m->stopped_arg = arg;
     log_info(&LG, "stopping: running streams may finish");
+    system_server_end_start(m->system);
     for (size_t i = 0; i < m->n_workers; i++)
         mock_worker_unregister(m->workers[i]);
     for (size_t i = 0; i < m->n_workers; i++)

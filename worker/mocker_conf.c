@@ -9,7 +9,7 @@
 #include "router/discovery/model_cache.h"
 #include "router/wire/plane_address.h"
 
-enum { ARGS_FILE_MAX = 1 << 20, SYSTEM_PORT_MAX = 32767 };
+enum { ARGS_FILE_MAX = 1 << 20 };
 
 static const char *const ROLES[] = {"agg", "prefill", "decode", NULL};
 static const char *const TIMINGS[] = {"reference", "saturating", NULL};
@@ -111,11 +111,9 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "NATS_TLS_CLIENT_CERT_PATH", NULL, CONF_STR, AT(nats_tls_cert), NULL, 0, 0, NULL, "PEM certificate that NATS is shown"},
     {NULL, NULL, "NATS_TLS_CLIENT_KEY_PATH", NULL, CONF_STR, AT(nats_tls_key), NULL, 0, 0, NULL, "PEM file of its key"},
 #include "router/wire/plane_options.inc"
-    {NULL, NULL, "DYN_SYSTEM_PORT", NULL, CONF_STR, AT(system_port_text), "-1", 0, 0, NULL,
-     "port of /health, /live, /metrics; -1 = none, 0 = a free one, at most 32767"},
+#include "router/service/system_options.inc"
     {NULL, NULL, "DYN_SELF_HOST_METADATA", NULL, CONF_BOOL, AT(self_host_metadata), "false", 0, 0, NULL,
      "serve the model's files there and name them so in the card, as 1.x does (0.9 frontends cannot read it)"},
-    {NULL, NULL, "DYN_SYSTEM_HOST", NULL, CONF_STR, AT(system_host), "0.0.0.0", 0, 0, NULL, "its address"},
     {NULL, NULL, "DYN_TCP_RPC_HOST", NULL, CONF_STR, AT(tcp_host), NULL, 0, 0, NULL, "address of the request plane"},
     {NULL, NULL, "DYN_TCP_RPC_PORT", NULL, CONF_U64, AT(tcp_port), "0", 0, 65535, NULL, "its port"},
     {NULL, NULL, "DYN_HTTP_RPC_HOST", NULL, CONF_STR, AT(http_rpc_host), NULL, 0, 0, NULL,
@@ -283,17 +281,6 @@ static int choose_discovery(struct mocker_conf *c, struct err *e)
                    STR_ARG(backend));
 }
 
-static int parse_system_port(struct mocker_conf *c, struct err *e)
-{
-    int64_t port;
-
-    if (!str_parse_i64(str_from(c->system_port_text), &port) || port < -1 || port > SYSTEM_PORT_MAX)
-        return err_set(e, -EINVAL, "DYN_SYSTEM_PORT '%s' is not between -1 and %d",
-                       c->system_port_text, SYSTEM_PORT_MAX);
-    c->system_port = (int)port;
-    return 0;
-}
-
 static int choose_planes(struct mocker_conf *c, struct err *e)
 {
     struct str events = str_from(c->event_plane);
@@ -382,7 +369,7 @@ int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
 {
     int r;
 
-    *ret = (struct mocker_conf){.system_port = -1};
+    *ret = (struct mocker_conf){.system.port = -1};
     r = conf_load(&MOCKER_SPEC, ret, argc, argv, env, e);
     if (r != 0)
         return r;
@@ -400,7 +387,7 @@ int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
     if (r == 0)
         r = choose_discovery(ret, e);
     if (r == 0)
-        r = parse_system_port(ret, e);
+        r = system_options_derive(&ret->system, SYSTEM_PORT_WORKER_MAX, e);
     if (r == 0)
         r = choose_planes(ret, e);
     if (r == 0)

@@ -15,6 +15,7 @@
 #include "router/discovery/etcd_client.h"
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
+#include "router/service/system_options.h"
 #include "router/wire/plane_tls.h"
 
 enum mocker_discovery { MOCKER_FILE, MOCKER_KUBERNETES, MOCKER_ETCD, MOCKER_NOWHERE };
@@ -48,7 +49,8 @@ struct mocker_conf {
     bool nats_tls_unverified;
     struct plane_tls_conf plane_tls;
     int response_plane; /* enum response_plane */
-    char *system_port_text, *system_host, *tcp_host;
+    struct system_options system;
+    char *tcp_host;
     uint64_t tcp_port, tcp_message_max, tcp_pool_size, grace_ms;
     char *pod_name, *pod_uid, *pod_namespace;
     char *kubeconfig, *kube_host, *kube_port;
@@ -64,7 +66,6 @@ struct mocker_conf {
     enum mocker_discovery discovery;
     bool has_events, events_on_zmq;
     uint64_t openai_port; /* not 0: a plain OpenAI server, without the Dynamo runtime */
-    int system_port;      /* -1 = none */
     uint16_t bootstrap_ports[MOCKER_WORKERS_MAX]; /* of each worker; 0 = a free one */
     size_t n_bootstrap_ports;
     uint16_t engine_ports[MOCKER_WORKERS_MAX], engine_replay_ports[MOCKER_WORKERS_MAX];

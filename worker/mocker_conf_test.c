@@ -47,7 +47,7 @@ static void defaults_are_those_of_the_reference(void **state)
     assert_string_equal(c.endpoint, "generate");
     assert_int_equal(c.discovery, MOCKER_ETCD); /* as the reference */
     assert_string_equal(c.etcd.endpoints, "http://localhost:2379");
-    assert_int_equal(c.system_port, -1);
+    assert_int_equal(c.system.port, -1);
     assert_int_equal(c.grace_ms, 30000);
     assert_string_equal(c.nats_server, "nats://localhost:4222");
 }
@@ -67,7 +67,7 @@ static void a_pod_of_the_operator_is_understood(void **state)
               &e);
     assert_int_equal(c.discovery, MOCKER_KUBERNETES);
     assert_string_equal(c.ns, "default-vllm-agg");
-    assert_int_equal(c.system_port, 9090);
+    assert_int_equal(c.system.port, 9090);
     assert_int_equal(c.startup_ms, 1500);
     assert_int_equal(c.grace_ms, 12000);
     assert_false(c.prefix_caching || c.local_indexer || c.has_events);
@@ -110,6 +110,12 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
         {"--block-size", "0", NULL, NULL, "block-size"},
         {"--extra-engine-args", "/nonexistent.json", NULL, NULL, "nonexistent"},
         {NULL, NULL, "DYN_SYSTEM_PORT", "32768", "DYN_SYSTEM_PORT"},
+        {NULL, NULL, "DYN_SYSTEM_STARTING_HEALTH_STATUS", "bogus", "STARTING_HEALTH_STATUS"},
+        {NULL, NULL, "DYN_SYSTEM_HEALTH_PATH", "health", "is no path"},
+        {NULL, NULL, "DYN_SYSTEM_LIVE_PATH", "/*", "is no path"},
+        {NULL, NULL, "DYN_SYSTEM_LIVE_PATH", "/metrics", "is taken"},
+        {NULL, NULL, "DYN_SYSTEM_LIVE_PATH", "/explain/x", "is taken"},
+        {NULL, NULL, "DYN_SYSTEM_HEALTH_PATH", "/live", "are both '/live'"},
         {NULL, NULL, "DYN_EVENT_PLANE", "pigeon", "event plane"},
         {NULL, NULL, "DYN_DISCOVERY_BACKEND", "kubernetes", "POD_NAME"},
     };

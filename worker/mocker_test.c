@@ -14,6 +14,7 @@
 #include "worker/mocker_conf.h"
 
 static char root[64];
+static const char *const *own_vars; /* of one test: names and values, NULL at the end */
 
 static const char *fake_env(const char *name)
 {
@@ -22,6 +23,10 @@ static const char *fake_env(const char *name)
         {"DYN_SYSTEM_PORT", "0"},    {"DYN_SYSTEM_HOST", "127.0.0.1"},
         {"DYN_EVENT_PLANE", "none"}, {"DYN_STORE_KV", "file"},
     };
+
+    for (const char *const *own = own_vars; own && *own; own += 2)
+        if (strcmp(own[0], name) == 0)
+            return own[1];
 
     for (size_t i = 0; i < ARRAY_LEN(vars); i++)
         if (strcmp(vars[i][0], name) == 0)
@@ -115,6 +120,51 @@ static void it_registers_reports_and_withdraws(void **state)
     loop_free(loop);
 }
 
+/* A worker that has not registered yet: who says so trusts it from the start, until it stops. */
+static void it_is_healthy_from_the_start_where_that_is_asked_for(void **state)
+{
+    static const char *const vars[] = {"DYN_SYSTEM_STARTING_HEALTH_STATUS",
+                                       "ready",
+                                       "DYN_SYSTEM_HEALTH_PATH",
+                                       "/my/health",
+                                       "DYN_SYSTEM_LIVE_PATH",
+                                       "/my/live",
+                                       NULL};
+    char *args[] = {(char[]){"dynamo-mocker"},  (char[]){"--model-path"},
+                    (char[]){"examples/model"}, (char[]){"--startup-time"},
+                    (char[]){"3600"},           NULL};
+    AUTO(mocker_conf_done) struct mocker_conf conf;
+    struct buf body = BUF_NULL;
+    struct mocker *m = NULL;
+    struct loop *loop = NULL;
+    bool stopped = false;
+    struct err e;
+
+    (void)state;
+    own_vars = vars;
+    EXPECT_OK(mocker_conf_load(&conf, 5, args, fake_env, &e), &e);
+    own_vars = NULL;
+    EXPECT_OK(loop_new(&loop, &e), &e);
+    EXPECT_OK(mocker_start(&m, loop, &conf, &e), &e);
+    assert_int_equal(get(loop, m, "/my/health", &body), 200);
+    assert_non_null(strstr(buf_cstr(&body), "{\"status\":\"ready\""));
+    assert_non_null(strstr(buf_cstr(&body), "{\"generate\":\"notready\"}"));
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/my/live", &body), 200);
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/health", &body), 404);
+    buf_done(&body);
+    assert_int_equal(get(loop, m, "/live", &body), 404);
+    buf_done(&body);
+
+    mocker_stop(m, on_stopped, &stopped);
+    assert_int_equal(get(loop, m, "/my/health", &body), 503);
+    buf_done(&body);
+    LOOP_UNTIL(loop, stopped);
+    mocker_free(m);
+    loop_free(loop);
+}
+
 static void a_model_that_is_not_there_is_an_error(void **state)
 {
     char *args[] = {(char[]){"dynamo-mocker"}, (char[]){"--model-path"}, (char[]){"/nonexistent"},
@@ -154,6 +204,8 @@ int main(void)
     if (!mkdtemp(root))
         return 1;
     log_set_sink(drop_line, NULL);
-    r = TEST_RUN(T(it_registers_reports_and_withdraws), T(a_model_that_is_not_there_is_an_error));
+    r = TEST_RUN(T(it_registers_reports_and_withdraws),
+                 T(it_is_healthy_from_the_start_where_that_is_asked_for),
+                 T(a_model_that_is_not_there_is_an_error));
     return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0 ? r : 1;
 }

@@ -13,6 +13,14 @@ static const struct log_target LG = {"commutator::epp"};
 /* Files of models are loaded off the loop, and nobody tells when they are there. */
 enum { LOOK_MS = 20 };
 
+#define AT(member) offsetof(struct picker_options, member)
+/* Beside the frontend's. */
+static const struct conf_field OWN[] = {
+#include "router/service/system_options.inc"
+};
+static const struct conf_spec OWN_SPEC = {
+    .program = "endpoint picker", .fields = OWN, .n_fields = ARRAY_LEN(OWN)};
+
 /* --- the thread -------------------------------------------------------------------------------- */
 
 static void look(void *arg)
@@ -56,8 +64,7 @@ static void measure(void *arg)
 /* One port for what may be several routers of a program: the first has it. */
 static int start_system(struct picker *p, struct err *e)
 {
-    const char *text = p->env("DYN_SYSTEM_PORT"), *host = p->env("DYN_SYSTEM_HOST");
-    struct system_server_conf conf = {.host = host && *host ? host : "0.0.0.0",
+    struct system_server_conf conf = {.options = &p->options.system,
                                       .ns = p->ns,
                                       .component = p->component,
                                       .endpoint = "epp",
@@ -65,14 +72,13 @@ static int start_system(struct picker *p, struct err *e)
                                       .ready = is_ready,
                                       .measure = measure,
                                       .arg = p};
-    int64_t port = -1;
+    int r = conf_load(&OWN_SPEC, &p->options, 1, p->argv, p->env, e);
 
-    if (text && *text && (!str_parse_i64(str_from(text), &port) || port < -1 || port > UINT16_MAX))
-        return err_set(e, -EINVAL, "DYN_SYSTEM_PORT '%s' is no port", text);
-    conf.port = (uint16_t)MAX(port, 0);
-    if (port >= 0 && system_server_start(&p->system, p->own.loop, &conf, e) < 0)
+    if (r == 0)
+        r = system_options_derive(&p->options.system, SYSTEM_PORT_MAX, e);
+    if (r == 0 && system_server_start(&p->system, p->own.loop, &conf, e) < 0)
         log_warn(&LG, "no /metrics of this router", LOG_STR("why", e->text));
-    return 0;
+    return r;
 }
 
 /* Flags go before variables. */
@@ -116,6 +122,7 @@ static void *live(void *arg)
     p->frontend = frontend_free(p->frontend);
     p->serving = NULL;
     conf_done(&FRONTEND_CONF_SPEC, &p->conf);
+    conf_done(&OWN_SPEC, &p->options);
     return NULL;
 }
 

@@ -9,8 +9,13 @@
 #include "router/epp/picker.h"
 #include "router/frontend/frontend.h"
 #include "router/frontend/serving.h"
+#include "router/service/system_options.h"
 
 enum { PICKER_ARGS_MAX = 12 };
+
+struct picker_options {
+    struct system_options system;
+};
 
 struct picker {
     char *ns, *component, *model; /* model NULL = any */
@@ -22,6 +27,7 @@ struct picker {
 
     /* Of the loop's thread. */
     struct frontend_conf conf;
+    struct picker_options options;
     struct frontend *frontend; /* NULL: it has not begun, or has ended */
     struct serving *serving;
     struct system_server *system; /* NULL: nobody asked for it */

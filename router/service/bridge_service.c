@@ -23,6 +23,7 @@
 #include "router/frontend/frontend_conf.h"
 #include "router/service/program.h"
 #include "router/service/route_options.h"
+#include "router/service/system_options.h"
 #include "router/service/system_server.h"
 #include "router/sync/engine_source.h"
 #include "router/sync/event_memory.h"
@@ -57,7 +58,7 @@ struct bridge_options {
     uint64_t block_size, dp_start, dp_size;
     int publish_as; /* enum publish_as */
     int discovery;  /* enum bridge_discovery */
-    char *system_port_text, *system_host;
+    struct system_options system;
 };
 
 #define AT(member) offsetof(struct bridge_options, member)
@@ -90,10 +91,7 @@ static const struct conf_field OWN[] = {
      "--publish-as stream), and those of 1.4 the source itself; in Kubernetes it is written into "
      "the "
      "record of this pod, which nobody else may write"},
-    {NULL, NULL, "DYN_SYSTEM_PORT", NULL, CONF_STR, AT(system_port_text), "-1", 0, 0, NULL,
-     "port of /health, /live and /metrics; -1 = none, 0 = a free one"},
-    {NULL, NULL, "DYN_SYSTEM_HOST", NULL, CONF_STR, AT(system_host), "0.0.0.0", 0, 0, NULL,
-     "address of that port"},
+#include "router/service/system_options.inc"
 };
 /* clang-format on */
 
@@ -569,20 +567,16 @@ static int tell_discovery(struct bridge *b, struct err *e)
 
 static int start_system(struct bridge *b, struct err *e)
 {
-    struct system_server_conf conf = {.host = b->o->system_host,
-                                      .ns = b->ns,
-                                      .component = b->component,
-                                      .endpoint = b->endpoint,
-                                      .metrics = b->metrics,
-                                      .ready = is_ready,
-                                      .measure = measure,
-                                      .arg = b};
-    int64_t port;
+    const struct system_server_conf conf = {.options = &b->o->system,
+                                            .ns = b->ns,
+                                            .component = b->component,
+                                            .endpoint = b->endpoint,
+                                            .metrics = b->metrics,
+                                            .ready = is_ready,
+                                            .measure = measure,
+                                            .arg = b};
 
-    if (!str_parse_i64(str_from(b->o->system_port_text), &port) || port < -1 || port > UINT16_MAX)
-        return err_set(e, -EINVAL, "DYN_SYSTEM_PORT '%s' is no port", b->o->system_port_text);
-    conf.port = (uint16_t)port;
-    return port < 0 ? 0 : system_server_start(&b->system, b->loop, &conf, e);
+    return system_server_start(&b->system, b->loop, &conf, e);
 }
 
 static void program_done(void *state)
@@ -611,10 +605,12 @@ static void program_done(void *state)
 
 static int program_start(void *state, struct loop *l, void *conf, struct err *e)
 {
-    const struct bridge_options *o = conf;
+    struct bridge_options *o = conf;
     struct bridge *b = state;
-    int r;
+    int r = system_options_derive(&o->system, SYSTEM_PORT_MAX, e);
 
+    if (r < 0)
+        return r;
     b->loop = l;
     b->o = o;
     make_metrics(b);
@@ -634,7 +630,7 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     log_info(&LG, "bridging", LOG_STR("kv_events", o->events), LOG_U64("worker_id", b->worker_id),
              LOG_STR("endpoint", o->endpoint_text),
              LOG_STR("publish_as", PUBLISH_AS[o->publish_as]),
-             LOG_U64("system_port", b->system ? system_server_port(b->system) : 0));
+             LOG_U64("system_port", system_server_port(b->system)));
     return 0;
 }
 

@@ -112,7 +112,7 @@ int global_options_derive(struct global_options *o, struct err *e)
     if (!base->model_name || !*base->model_name)
         return err_set(e, -EINVAL, "--model-name is needed");
     o->route.ns = xstrdup(base->ns);
-    return route_options_derive_port(&o->route, e);
+    return system_options_derive(&o->route.system, SYSTEM_PORT_MAX, e);
 }
 
 void global_options_done(struct global_options *o)

@@ -248,8 +248,7 @@ static int start_system(struct global_service *s, struct err *e)
 {
     const struct route_options *o = &s->o->route;
     const struct system_server_conf conf = {
-        .host = o->system_host,
-        .port = (uint16_t)MAX(o->system_port, 0),
+        .options = &o->system,
         .ns = o->ns,
         .component = s->o->component,
         .endpoint = ENDPOINTS[pools_are_agg(s->pools) ? POOL_AGG : POOL_DECODE],
@@ -258,7 +257,7 @@ static int start_system(struct global_service *s, struct err *e)
         .measure = measure,
         .arg = s};
 
-    return o->system_port < 0 ? 0 : system_server_start(&s->system, s->loop, &conf, e);
+    return system_server_start(&s->system, s->loop, &conf, e);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -321,7 +320,7 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     log_info(&LG, "serving", LOG_STR("namespace", o->route.ns), LOG_STR("component", o->component),
              LOG_STR("model", o->route.base.model_name), LOG_STR("pools", o->pools_file),
              LOG_STR("address", plane_server_address(s->planes.server)),
-             LOG_U64("system_port", s->system ? system_server_port(s->system) : 0));
+             LOG_U64("system_port", system_server_port(s->system)));
     return 0;
 }
 

@@ -7,8 +7,6 @@
 #include "router/frontend/policy_file.h"
 #include "router/sched/worker_selection.h"
 
-enum { SYSTEM_PORT_MAX = 65535 };
-
 #define AT(member) offsetof(struct route_options, member)
 
 static const struct conf_field OWN[] = {
@@ -35,16 +33,7 @@ static const struct conf_field OWN[] = {
      .type = CONF_STR,
      .offset = AT(worker_suffix),
      .help = "the workers' namespace is that of the endpoint, '-' and this"},
-    {.env = "DYN_SYSTEM_PORT",
-     .type = CONF_STR,
-     .offset = AT(system_port_text),
-     .initial = "-1",
-     .help = "port of /health, /live and /metrics; -1 = none, 0 = a free one"},
-    {.env = "DYN_SYSTEM_HOST",
-     .type = CONF_STR,
-     .offset = AT(system_host),
-     .initial = "0.0.0.0",
-     .help = "address of that port"},
+#include "router/service/system_options.inc"
     {.env = "DYN_TCP_RPC_PORT",
      .type = CONF_U64,
      .offset = AT(tcp_port),
@@ -194,20 +183,9 @@ static int parse_endpoint(struct route_options *o, struct err *e)
     return 0;
 }
 
-int route_options_derive_port(struct route_options *o, struct err *e)
-{
-    int64_t port;
-
-    if (!str_parse_i64(str_from(o->system_port_text), &port) || port < -1 || port > SYSTEM_PORT_MAX)
-        return err_set(e, -EINVAL, "DYN_SYSTEM_PORT: '%s' is not between -1 and %d",
-                       o->system_port_text, SYSTEM_PORT_MAX);
-    o->system_port = (int)port;
-    return 0;
-}
-
 int route_options_derive(struct route_options *o, struct err *e)
 {
-    int r = route_options_derive_port(o, e);
+    int r = system_options_derive(&o->system, SYSTEM_PORT_MAX, e);
 
     o->base.route.mode = ROUTE_KV;
     if (r == 0)

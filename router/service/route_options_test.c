@@ -49,7 +49,7 @@ static void test_defaults_are_those_of_the_reference(void **state)
     assert_string_equal(o.component, "prefill");
     assert_string_equal(o.endpoint, "generate");
     assert_int_equal(o.block_size, 128);
-    assert_int_equal(o.system_port, -1);
+    assert_int_equal(o.system.port, -1);
     assert_int_equal(o.base.route.mode, ROUTE_KV);
     assert_true(o.base.route.use_kv_events);
     assert_int_equal(o.base.route.ttl_ms, 120000);
@@ -73,7 +73,7 @@ static void test_takes_the_flags_of_both_generations(void **state)
     assert_string_equal(o.ns, "graph");
     assert_string_equal(o.worker_ns, "w-v2");
     assert_int_equal(o.block_size, 16);
-    assert_int_equal(o.system_port, 9090);
+    assert_int_equal(o.system.port, 9090);
     assert_false(o.base.route.use_kv_events);
     assert_int_equal(o.base.route.ttl_ms, 5000);
     assert_false(o.base.route.track_active_blocks);

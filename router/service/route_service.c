@@ -446,8 +446,7 @@ static void init_own_metrics(struct route_service *s)
 
 static int start_system(struct route_service *s, struct err *e)
 {
-    const struct system_server_conf conf = {.host = s->o->system_host,
-                                            .port = (uint16_t)MAX(s->o->system_port, 0),
+    const struct system_server_conf conf = {.options = &s->o->system,
                                             .ns = s->o->ns,
                                             .component = COMPONENT,
                                             .endpoint = ROUTE_ENDPOINT_WORDS[ROUTE_GENERATE],
@@ -457,7 +456,7 @@ static int start_system(struct route_service *s, struct err *e)
                                             .explain = s->pool.explain,
                                             .arg = s};
 
-    return s->o->system_port < 0 ? 0 : system_server_start(&s->system, s->loop, &conf, e);
+    return system_server_start(&s->system, s->loop, &conf, e);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -560,7 +559,7 @@ static int program_start(void *state, struct loop *l, void *conf, struct err *e)
     log_info(&LG, "serving", LOG_STR("namespace", o->ns), LOG_STR("address", s->addresses[0]),
              LOG_STR("workers", o->endpoint_text), LOG_U64("block_size", o->block_size),
              LOG_BOOL("kv_events", s->events != NULL),
-             LOG_U64("system_port", s->system ? system_server_port(s->system) : 0));
+             LOG_U64("system_port", system_server_port(s->system)));
     return 0;
 }
 

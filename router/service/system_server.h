@@ -4,7 +4,8 @@
  * files as 1.x serves them (§15.6); that of a router also /explain and /decisions.
  *
  * Healthy as soon as every worker of the process takes requests, so that a readiness probe works
- * without a canary (the reference answers 503 for ever); alive as long as it answers. One loop.
+ * without a canary (the reference answers 503 for ever), or from the start where that is asked for;
+ * alive as long as it answers. One loop.
  */
 #pragma once
 
@@ -19,11 +20,11 @@
 
 struct explain;
 struct metric_registry;
+struct system_options;
 struct system_server;
 
 struct system_server_conf {
-    const char *host;
-    uint16_t port; /* 0 = a free one */
+    const struct system_options *options; /* derived; copied but for its texts */
     const char *ns, *component, *endpoint;
     struct metric_registry *metrics;
     bool (*ready)(void *arg);
@@ -36,8 +37,12 @@ struct system_server_conf {
     void *arg;
 };
 
+/* Without a port in the options there is none, and no error. */
 MUST_CHECK int system_server_start(struct system_server **ret, struct loop *l,
                                    const struct system_server_conf *conf, struct err *e);
 struct system_server *system_server_free(struct system_server *s);
 DEFINE_CLEANUP(struct system_server *, system_server_free)
+/* Of NULL: 0. */
 uint16_t system_server_port(const struct system_server *s);
+/* What is not ready from here on is not healthy, though it has not been ready yet. */
+void system_server_end_start(struct system_server *s);
