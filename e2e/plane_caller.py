@@ -57,19 +57,24 @@ def take(listener, request):
     return home
 
 
-def start(address, body, timeout=90, headers=None):
-    """Sends a request, with headers of the plane; returns the worker's connection home, with its prologue read."""
+def offer(address, body, request, listener, timeout=90, headers=None):
+    """Sends a request that is to be answered at the listener; returns its acknowledgement, empty if it is taken."""
     where, path = address.split("/", 1)
     host, port = where.rsplit(":", 1)
-    request = str(uuid.uuid4())
-    with socket.create_server(("127.0.0.1", 0)) as listener, \
-            socket.create_connection((host, int(port)), timeout) as connection:
-        listener.settimeout(timeout)
+    with socket.create_connection((host, int(port)), timeout) as connection:
         home = f"127.0.0.1:{listener.getsockname()[1]}"
         connection.sendall(frame(path.encode(), control(request, home), body, headers))
-        ack = receive(connection, struct.unpack(">I", receive(connection, 4))[0])
+        return receive(connection, struct.unpack(">I", receive(connection, 4))[0]).decode()
+
+
+def start(address, body, timeout=90, headers=None):
+    """Sends a request, with headers of the plane; returns the worker's connection home, with its prologue read."""
+    request = str(uuid.uuid4())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(timeout)
+        ack = offer(address, body, request, listener, timeout, headers)
         if ack:
-            raise PlaneError(ack.decode())
+            raise PlaneError(ack)
         return take(listener, request)
 
 

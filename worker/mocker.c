@@ -24,6 +24,7 @@
 #include "worker/mocker_conf.h"
 #include "worker/openai_server.h"
 #include "worker/output_vocab.h"
+#include "worker/worker_metrics.h"
 #include "router/service/system_server.h"
 
 static const struct log_target LG = {"dynamo_mocker"};
@@ -42,6 +43,7 @@ struct mocker {
     struct broker_watch *brokers;
     struct zmq_context *zmq; /* of engine events */
     struct plane_server *plane;
+    struct plane_metrics plane_metrics;
     struct system_server *system;
     char *model_folder;
     struct hub_hold *model_hold;  /* keeps it there */
@@ -225,7 +227,8 @@ static int start_plane(struct mocker *m, struct err *e)
         .port = (uint16_t)(http ? c->http_rpc_port : c->tcp_port),
         .root = c->http_rpc_root,
         .frame_max = c->tcp_message_max,
-        .running_max = c->tcp_pool_size,
+        .running_max = c->plane_running_max,
+        .waiting_max = c->plane_waiting_max,
         .tls = &c->plane_tls,
     };
     int r = 0;
@@ -237,6 +240,7 @@ static int start_plane(struct mocker *m, struct err *e)
     conf.nats = m->nats;
     if (r == 0)
         r = plane_server_new(&m->plane, m->loop, &conf, e);
+    m->plane_metrics = plane_metrics_of(m->metrics, c->plane_running_max, c->plane_waiting_max);
     return r < 0 ? err_wrap(e, r, "request plane") : 0;
 }
 
@@ -445,6 +449,8 @@ static void measure(void *arg)
 
     for (size_t i = 0; i < m->n_workers; i++)
         mock_worker_measure(m->workers[i]);
+    if (m->plane)
+        plane_metrics_set(&m->plane_metrics, plane_server_stats(m->plane));
 }
 
 static void put_metadata(void *arg, struct buf *out)
@@ -502,6 +508,9 @@ static void on_linger(void *arg)
 
     m->lingered = true;
     check_drained(m);
+    if (m->stopped)
+        timer_start(m->linger,
+                    LINGER_MS); /* of those that fail before a worker sees them nobody tells */
 }
 
 static void on_grace(void *arg)
@@ -523,6 +532,8 @@ static void check_drained(struct mocker *m)
     for (size_t i = 0; i < m->n_workers; i++)
         if (mock_worker_running(m->workers[i]) > 0)
             return;
+    if (m->plane && plane_server_running(m->plane) + plane_server_waiting(m->plane) > 0)
+        return;
     stopped = TAKE(m->stopped);
     if (stopped)
         stopped(m->stopped_arg);

@@ -122,6 +122,12 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "DYN_HTTP_RPC_ROOT_PATH", NULL, CONF_STR, AT(http_rpc_root), "/v1/rpc", 0, 0, NULL, "above its endpoints"},
     {NULL, NULL, "DYN_TCP_MAX_MESSAGE_SIZE", NULL, CONF_U64, AT(tcp_message_max), "33554432", 1024, 1073741824, NULL, "bytes of one request"},
     {NULL, NULL, "DYN_TCP_WORKER_POOL_SIZE", NULL, CONF_U64, AT(tcp_pool_size), "7500", 1, 1000000, NULL, "requests at once"},
+    {NULL, NULL, "DYN_TCP_WORK_QUEUE_SIZE", NULL, CONF_U64, AT(tcp_queue_size), "6000", 1, 1000000, NULL,
+     "requests beyond, acknowledged and waiting (and one more, as in 1.6.1); the rest are refused"},
+    {NULL, NULL, "DYN_ENGINE_REQUEST_LIMIT", NULL, CONF_U64, AT(request_limit), NULL, 1, 1000000, NULL,
+     "requests at once, instead of DYN_TCP_WORKER_POOL_SIZE"},
+    {NULL, NULL, "DYN_DYNAMO_REQUEST_QUEUE_LIMIT", NULL, CONF_U64, AT(request_queue_limit), "16", 0, 1000000, NULL,
+     "with it: requests beyond, at least 2"},
     {NULL, NULL, "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT", NULL, CONF_DURATION, AT(grace_ms), "30", 0, 0, NULL, "for running streams at shutdown"},
     {NULL, NULL, "POD_NAME", NULL, CONF_STR, AT(pod_name), NULL, 0, 0, NULL, "names the instance in Kubernetes"},
     {NULL, NULL, "POD_UID", NULL, CONF_STR, AT(pod_uid), NULL, 0, 0, NULL, "owner of its record"},
@@ -364,6 +370,14 @@ static int parse_all_ports(struct mocker_conf *c, struct err *e)
     return r;
 }
 
+/* 1.6.1's dispatcher holds one request besides those of its queue, which has room for one at least. */
+static void choose_limits(struct mocker_conf *c)
+{
+    c->plane_running_max = c->request_limit ? c->request_limit : c->tcp_pool_size;
+    c->plane_waiting_max =
+        c->request_limit ? MAX(c->request_queue_limit, UINT64_C(2)) : c->tcp_queue_size + 1;
+}
+
 int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
                      const char *(*env)(const char *name), struct err *e)
 {
@@ -374,6 +388,7 @@ int mocker_conf_load(struct mocker_conf *ret, int argc, char *const *argv,
     if (r != 0)
         return r;
     ret->hub_cache = model_hub_cache(env);
+    choose_limits(ret);
     if (ret->extra_engine_args)
         r = load_extra(ret, e);
     if (r == 0)

@@ -51,7 +51,8 @@ struct mocker_conf {
     int response_plane; /* enum response_plane */
     struct system_options system;
     char *tcp_host;
-    uint64_t tcp_port, tcp_message_max, tcp_pool_size, grace_ms;
+    uint64_t tcp_port, tcp_message_max, tcp_pool_size, tcp_queue_size, grace_ms;
+    uint64_t request_limit, request_queue_limit; /* the former not 0: both instead of those two */
     char *pod_name, *pod_uid, *pod_namespace;
     char *kubeconfig, *kube_host, *kube_port;
     char *log_filter;
@@ -65,6 +66,7 @@ struct mocker_conf {
     char *hub_cache; /* NULL = none */
     enum mocker_discovery discovery;
     bool has_events, events_on_zmq;
+    size_t plane_running_max, plane_waiting_max; /* requests */
     uint64_t openai_port; /* not 0: a plain OpenAI server, without the Dynamo runtime */
     uint16_t bootstrap_ports[MOCKER_WORKERS_MAX]; /* of each worker; 0 = a free one */
     size_t n_bootstrap_ports;

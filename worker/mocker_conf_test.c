@@ -49,7 +49,32 @@ static void defaults_are_those_of_the_reference(void **state)
     assert_string_equal(c.etcd.endpoints, "http://localhost:2379");
     assert_int_equal(c.system.port, -1);
     assert_int_equal(c.grace_ms, 30000);
+    assert_int_equal(c.plane_running_max, 7500);
+    assert_int_equal(c.plane_waiting_max, 6001);
     assert_string_equal(c.nats_server, "nats://localhost:4222");
+}
+
+/* e2e/test_worker_variables.py measures the same at 1.6.1. */
+static void the_limit_of_the_engine_goes_before_that_of_the_pool(void **state)
+{
+    static const struct {
+        const char *limit, *queue;
+        size_t running, waiting;
+    } cases[] = {{"", "5", 7, 4}, {"2", "5", 2, 5}, {"2", "1", 2, 2}, {"2", "0", 2, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(mocker_conf_done) struct mocker_conf c;
+        struct err e;
+
+        ENV("DYN_TCP_WORKER_POOL_SIZE", "7", "DYN_TCP_WORK_QUEUE_SIZE", "3",
+            "DYN_ENGINE_REQUEST_LIMIT", cases[i].limit, "DYN_DYNAMO_REQUEST_QUEUE_LIMIT",
+            cases[i].queue);
+        EXPECT_OK(load(&c, &e, ARGS(MODEL)), &e);
+        assert_int_equal(c.plane_running_max, cases[i].running);
+        assert_int_equal(c.plane_waiting_max, cases[i].waiting);
+    }
+    vars = NULL;
 }
 
 static void a_pod_of_the_operator_is_understood(void **state)
@@ -110,6 +135,8 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
         {"--block-size", "0", NULL, NULL, "block-size"},
         {"--extra-engine-args", "/nonexistent.json", NULL, NULL, "nonexistent"},
         {NULL, NULL, "DYN_SYSTEM_PORT", "32768", "DYN_SYSTEM_PORT"},
+        {NULL, NULL, "DYN_ENGINE_REQUEST_LIMIT", "0", "DYN_ENGINE_REQUEST_LIMIT"},
+        {NULL, NULL, "DYN_TCP_WORK_QUEUE_SIZE", "0", "DYN_TCP_WORK_QUEUE_SIZE"},
         {NULL, NULL, "DYN_SYSTEM_STARTING_HEALTH_STATUS", "bogus", "STARTING_HEALTH_STATUS"},
         {NULL, NULL, "DYN_SYSTEM_HEALTH_PATH", "health", "is no path"},
         {NULL, NULL, "DYN_SYSTEM_LIVE_PATH", "/*", "is no path"},
@@ -234,7 +261,9 @@ static void engine_args_come_from_a_file_too(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(defaults_are_those_of_the_reference), T(a_pod_of_the_operator_is_understood),
+    return TEST_RUN(T(defaults_are_those_of_the_reference),
+                    T(the_limit_of_the_engine_goes_before_that_of_the_pool),
+                    T(a_pod_of_the_operator_is_understood),
                     T(an_endpoint_names_namespace_component_and_endpoint),
                     T(what_is_wrong_or_not_ours_is_refused_by_name),
                     T(prefill_and_decode_workers_are_told_in_either_generations_words),

@@ -96,3 +96,43 @@ struct cache_metrics cache_metrics_of(struct metric_registry *r, const char *ns,
                          "Event-plane messages lost while NATS was away", METRIC_GAUGE, labels),
     };
 }
+
+static struct metric *plane_series(struct metric_registry *r, const char *name, const char *help,
+                                   enum metric_type type)
+{
+    const struct metric_desc desc = {.name = name, .help = help, .type = type};
+
+    return metric_plain(metric_family(r, &desc));
+}
+
+struct plane_metrics plane_metrics_of(struct metric_registry *r, size_t running_max,
+                                      size_t waiting_max)
+{
+    metric_set(plane_series(r, "dynamo_work_handler_pool_capacity",
+                            "Requests that may be under way at once", METRIC_GAUGE),
+               (double)running_max);
+    metric_set(plane_series(r, "dynamo_work_handler_queue_capacity",
+                            "Requests that may wait, but for the next one", METRIC_GAUGE),
+               (double)(waiting_max - 1));
+    return (struct plane_metrics){
+        .running = plane_series(r, "dynamo_engine_request", "Requests under way", METRIC_GAUGE),
+        .tasks = plane_series(r, "dynamo_work_handler_pool_active_tasks", "Requests under way",
+                              METRIC_GAUGE),
+        .waiting = plane_series(r, "dynamo_request_queue",
+                                "Requests that were acknowledged and wait", METRIC_GAUGE),
+        .depth = plane_series(r, "dynamo_work_handler_queue_depth",
+                              "Of them, those behind the next one", METRIC_GAUGE),
+        .refused =
+            plane_series(r, "dynamo_rejection_request_total",
+                         "Requests refused because as many as may be wait already", METRIC_COUNTER),
+    };
+}
+
+void plane_metrics_set(const struct plane_metrics *m, struct plane_server_stats now)
+{
+    metric_set(m->running, (double)now.running);
+    metric_set(m->tasks, (double)now.running);
+    metric_set(m->waiting, (double)now.waiting);
+    metric_set(m->depth, now.waiting ? (double)(now.waiting - 1) : 0);
+    metric_set(m->refused, (double)now.overloaded);
+}

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lib/base/metric.h"
+#include "router/wire/plane_server.h"
 
 enum worker_error { WORKER_ERROR_DESERIALIZATION, WORKER_ERROR_GENERATE, WORKER_ERROR_COUNT };
 
@@ -18,6 +19,15 @@ struct cache_metrics {
     struct metric *active_blocks, *total_blocks, *usage, *hit_rate, *waiting, *running,
         *preemptions, *events, *events_dropped;
 };
+
+/* Of the request plane of the process, as 1.6.1 tells it. */
+struct plane_metrics {
+    struct metric *running, *tasks, *waiting, *depth, *refused;
+};
+
+struct plane_metrics plane_metrics_of(struct metric_registry *r, size_t running_max,
+                                      size_t waiting_max);
+void plane_metrics_set(const struct plane_metrics *m, struct plane_server_stats now);
 
 struct endpoint_metrics endpoint_metrics_of(struct metric_registry *r, const char *ns,
                                             const char *component, const char *endpoint,

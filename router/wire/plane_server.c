@@ -2,8 +2,8 @@
 /*
  * A request's life:
  *
- *     frame ── ack ── connect home ── handshake ── handler ── prologue ── items ── final, sentinel
- *                          └ fails: dropped                                   └── wait for FIN
+ *     frame ── ack ── wait ── connect home ── handshake ── handler ── prologue ── items ── final,
+ *                                 └ fails: dropped                          sentinel, wait for FIN
  *
  * What ends is unlinked at once and freed at the end of the turn.
  */
@@ -32,6 +32,7 @@ enum {
 };
 
 enum request_state {
+    REQUEST_WAITING, /* others run */
     REQUEST_CALLING, /* connecting home */
     REQUEST_SERVED,  /* with the handler */
     REQUEST_OVER,    /* ended; waiting for the frontend's FIN */
@@ -58,6 +59,8 @@ struct plane_request {
     void *arg;
 };
 
+static void request_begin(struct plane_request *rq);
+
 /* --- requests: end ---------------------------------------------------------------------------- */
 
 static void request_free(void *arg)
@@ -71,17 +74,37 @@ static void request_free(void *arg)
     free(rq);
 }
 
+/* Those who begin may end at once, and would let in others from within. */
+static void let_in(struct plane_server *s)
+{
+    if (s->letting_in)
+        return;
+    s->letting_in = true;
+    while (!list_empty(&s->waiting) && s->stats.running < s->conf.running_max)
+        request_begin(LIST_ENTRY(s->waiting.next, struct plane_request, in_server));
+    s->letting_in = false;
+}
+
+/* It is none of those that are counted any more. */
+static void request_leave(struct plane_request *rq)
+{
+    if (rq->state == REQUEST_WAITING)
+        rq->server->stats.waiting--;
+    else if (rq->state != REQUEST_OVER)
+        rq->server->stats.running--;
+}
+
 static void request_gone(struct plane_request *rq)
 {
     if (rq->state == REQUEST_GONE)
         return;
-    if (rq->state != REQUEST_OVER)
-        rq->server->stats.running--;
+    request_leave(rq);
     rq->state = REQUEST_GONE;
     rq->home = rq->given_up ? tcp_abort(rq->home) : tcp_close(rq->home);
     rq->deadline = timer_free(rq->deadline);
     list_remove(&rq->in_server);
     loop_defer(rq->server->loop, request_free, rq);
+    let_in(rq->server);
 }
 
 /* The frontend wants no more, or is no more. */
@@ -191,8 +214,19 @@ static void on_request_deadline(void *arg)
 
 /* --- requests: begin -------------------------------------------------------------------------- */
 
-static int request_parse(struct plane_request *rq, struct plane_address *ret_home, struct err *e)
+static int home_of(const struct plane_request *rq, struct plane_address *ret, struct err *e)
 {
+    int r = plane_address_parse(rq->control.address, ret, e);
+
+    if (r == 0 && ret->kind != PLANE_TCP)
+        r = err_set(e, -EINVAL, "'%.*s' is no address to call home to",
+                    STR_ARG(str_head(rq->control.address, 128)));
+    return r;
+}
+
+static int request_parse(struct plane_request *rq, struct err *e)
+{
+    struct plane_address home;
     struct two_part m;
     size_t used;
     int r;
@@ -209,11 +243,45 @@ static int request_parse(struct plane_request *rq, struct plane_address *ret_hom
         return err_set(e, -ENOTSUP, "payload codec '%.*s'",
                        STR_ARG(str_head(rq->control.payload_codec, 32)));
     rq->body = m.body;
-    r = plane_address_parse(rq->control.address, ret_home, e);
-    if (r == 0 && ret_home->kind != PLANE_TCP)
-        r = err_set(e, -EINVAL, "'%.*s' is no address to call home to",
-                    STR_ARG(str_head(rq->control.address, 128)));
-    return r;
+    return home_of(rq, &home, e);
+}
+
+/* Nobody can be told: the ack is out and there is no address to call. */
+static void request_drop(struct plane_request *rq, const struct err *e)
+{
+    rq->server->stats.bad_requests++;
+    log_warn(&LG, "request dropped", LOG_STR("why", e->text));
+    request_gone(rq);
+}
+
+/* Its turn has come. */
+static void request_begin(struct plane_request *rq)
+{
+    static const struct tcp_handlers home_handlers = {
+        .connected = on_home_connected,
+        .received = on_home_received,
+        .drained = on_home_drained,
+        .closed = on_home_closed,
+    };
+    struct plane_server *s = rq->server;
+    struct plane_address home;
+    struct err e;
+    int r = home_of(rq, &home, &e);
+
+    request_leave(rq);
+    rq->state = REQUEST_CALLING;
+    s->stats.running++;
+    list_remove(&rq->in_server);
+    list_append(&s->requests, &rq->in_server);
+    if (r == 0)
+        r = tcp_connect_tls(&rq->home, s->loop, home.ip, home.port, s->tls.client, &home_handlers,
+                            rq, &e);
+    if (r < 0) {
+        request_drop(rq, &e);
+        return;
+    }
+    rq->deadline = timer_new(s->loop, on_request_deadline, rq);
+    timer_start(rq->deadline, s->conf.call_home_ms);
 }
 
 /* The control message is read as a whole once the request is taken; this word is of every one that can be. */
@@ -232,7 +300,7 @@ const char *plane_server_refusal(struct plane_server *s, struct str payload)
         s->stats.bad_requests++;
         return "Server unavailable: response plane mismatch: this worker answers over tcp";
     }
-    if (s->stats.running < s->conf.running_max)
+    if (s->stats.running < s->conf.running_max || s->stats.waiting < s->conf.waiting_max)
         return NULL;
     s->stats.overloaded++;
     return "Server overloaded: worker at capacity";
@@ -265,37 +333,21 @@ static void keep_trace(struct plane_request *rq, const struct trace_headers *h)
 void plane_server_begin(struct plane_server *s, const struct plane_handler *h, struct str payload,
                         const struct trace_headers *trace)
 {
-    static const struct tcp_handlers home_handlers = {
-        .connected = on_home_connected,
-        .received = on_home_received,
-        .drained = on_home_drained,
-        .closed = on_home_closed,
-    };
     struct plane_request *rq = xcalloc(1, sizeof(*rq));
-    struct plane_address home;
     struct err e;
-    int r;
 
     rq->server = s;
     rq->handler = *h;
-    list_append(&s->requests, &rq->in_server);
-    s->stats.running++;
+    rq->state = REQUEST_WAITING;
+    list_append(&s->waiting, &rq->in_server);
+    s->stats.waiting++;
     s->stats.requests++;
     buf_put_str(&rq->payload, payload);
     keep_trace(rq, trace);
-    r = request_parse(rq, &home, &e);
-    if (r == 0)
-        r = tcp_connect_tls(&rq->home, s->loop, home.ip, home.port, s->tls.client, &home_handlers,
-                            rq, &e);
-    if (r < 0) {
-        /* Nobody can be told: the ack is out and there is no address to call. */
-        s->stats.bad_requests++;
-        log_warn(&LG, "request dropped", LOG_STR("why", e.text));
-        request_gone(rq);
-        return;
-    }
-    rq->deadline = timer_new(s->loop, on_request_deadline, rq);
-    timer_start(rq->deadline, s->conf.call_home_ms);
+    if (request_parse(rq, &e) < 0)
+        request_drop(rq, &e);
+    else
+        let_in(s);
 }
 
 /* --- the server ------------------------------------------------------------------------------- */
@@ -343,6 +395,7 @@ int plane_server_new(struct plane_server **ret, struct loop *l,
     c->connections_max = c->connections_max ? c->connections_max : DEFAULT_CONNECTIONS_MAX;
     list_init(&s->conns);
     list_init(&s->requests);
+    list_init(&s->waiting);
     s->handlers = strmap_new();
     if (c->kind == PLANE_NATS && !c->nats)
         return err_set(e, -EINVAL, "request plane nats without a link to it");
@@ -384,6 +437,9 @@ struct plane_server *plane_server_free(struct plane_server *s)
     plane_server_http_stop(s);
     plane_tls_done(&s->tls);
     s->handlers = strmap_free_with(s->handlers, handler_free);
+    s->letting_in = true; /* nobody any more */
+    LIST_FOREACH (rq, &s->waiting, struct plane_request, in_server)
+        request_gone(rq);
     LIST_FOREACH (rq, &s->requests, struct plane_request, in_server)
         request_gone(rq);
     /* Behind the connections and requests that end this turn and still point here. */
@@ -452,6 +508,11 @@ void plane_server_unregister(struct plane_server *s, const struct plane_endpoint
 size_t plane_server_running(const struct plane_server *s)
 {
     return s->stats.running;
+}
+
+size_t plane_server_waiting(const struct plane_server *s)
+{
+    return s->stats.waiting;
 }
 
 struct plane_server_stats plane_server_stats(const struct plane_server *s)
@@ -552,9 +613,10 @@ void plane_request_finish(struct plane_request *rq)
     }
     frame_write(rq, STR_NULL, STR("{\"complete_final\":true}"));
     frame_write(rq, control_word_text(WORD_SENTINEL), STR_NULL);
-    rq->server->stats.running--;
+    request_leave(rq);
     rq->state = REQUEST_OVER;
     timer_start(rq->deadline, rq->server->conf.linger_ms);
+    let_in(rq->server);
 }
 
 void plane_request_abort(struct plane_request *rq)

@@ -7,7 +7,8 @@
  * several workers of a process share one server; over HTTP, whose URLs name no instance, each
  * endpoint has one handler. A request is acknowledged before its handler runs, and the handler runs when
  * the connection home stands. A request that cannot be parsed, or whose home cannot be reached, is
- * dropped silently after its ack, as the reference does; one that is to be answered on another
+ * dropped silently after its ack, as the reference does; one that waits for another to end is called home
+ * for when its turn comes, first come, first served; one that is to be answered on another
  * response plane is refused instead of acknowledged. One loop; all calls on its thread.
  */
 #pragma once
@@ -39,7 +40,8 @@ struct plane_server_conf {
     uint64_t call_home_ms;  /* to connect home [5000] */
     uint64_t linger_ms;     /* wait for the frontend's FIN after the sentinel [10000] */
     size_t frame_max;       /* DYN_TCP_MAX_MESSAGE_SIZE [32 MiB] */
-    size_t running_max;     /* requests at once; more answer "Server overloaded: …" [7500] */
+    size_t running_max;     /* requests at once; more wait [7500] */
+    size_t waiting_max;     /* acknowledged; more are answered "Server overloaded: …" [none] */
     size_t connections_max; /* from frontends [4096] */
     const struct plane_tls_conf *tls; /* of PLANE_TCP, and of calls home on any; NULL = plain */
 };
@@ -53,7 +55,7 @@ typedef void (*plane_serve_fn)(void *arg, struct plane_request *rq);
 struct plane_server_stats {
     uint64_t requests, unknown_endpoints, overloaded, bad_requests, home_unreachable, cancelled;
     uint64_t items;
-    size_t running, connections; /* now */
+    size_t running, waiting, connections; /* now */
 };
 
 MUST_CHECK int plane_server_new(struct plane_server **ret, struct loop *l,
@@ -82,6 +84,8 @@ void plane_server_register(struct plane_server *s, const struct plane_endpoint *
 /* Later requests are refused in the plane's words; running ones go on. */
 void plane_server_unregister(struct plane_server *s, const struct plane_endpoint *ep);
 size_t plane_server_running(const struct plane_server *s);
+/* Acknowledged, and not begun. */
+size_t plane_server_waiting(const struct plane_server *s);
 struct plane_server_stats plane_server_stats(const struct plane_server *s);
 
 /* --- one request ------------------------------------------------------------------------------ */

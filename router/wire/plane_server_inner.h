@@ -31,6 +31,8 @@ struct plane_server {
     struct strmap *handlers;  /* path, subject or endpoint → struct plane_handler */
     struct list conns;        /* TCP */
     struct list requests;
+    struct list waiting; /* of them, those whose turn has not come */
+    bool letting_in;
     struct buf out; /* the frame being written */
     struct plane_server_stats stats;
 };

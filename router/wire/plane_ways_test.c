@@ -318,31 +318,89 @@ static void check_unknown(enum plane_kind kind)
     rig_done(&rig);
 }
 
-static void check_overloaded(enum plane_kind kind)
+/* A server that runs one request, and the request. */
+static void rig_init_busy(struct rig *rig, enum plane_kind kind, size_t waiting_max, struct call *c)
 {
-    struct plane_server_conf conf = {
-        .kind = kind, .host = "127.0.0.1", .running_max = 1, .tls = tls};
-    struct call c = {0}, d = {0};
-    struct rig rig;
+    struct plane_server_conf conf = {.kind = kind,
+                                     .host = "127.0.0.1",
+                                     .running_max = 1,
+                                     .waiting_max = waiting_max,
+                                     .tls = tls};
     struct err e;
 
-    rig_init(&rig, kind, NULL);
-    rig.server = plane_server_free(rig.server);
-    loop_run_once(rig.loop, 0);
-    conf.nats = rig.nats;
-    EXPECT_OK(plane_server_new(&rig.server, rig.loop, &conf, &e), &e);
-    plane_server_register(rig.server, &EP, serve, &rig);
-    settle(&rig);
-    rig.n_items = SILENT;
-    call_worker(&rig, &c);
-    LOOP_UNTIL(rig.loop, rig.served == 1);
-    call_worker(&rig, &d);
-    LOOP_UNTIL(rig.loop, d.over);
-    assert_int_equal(d.kind, PLANE_REFUSED);
-    assert_non_null(strstr(d.text, "Server overloaded: worker at capacity"));
+    rig_init(rig, kind, NULL);
+    rig->server = plane_server_free(rig->server);
+    loop_run_once(rig->loop, 0);
+    conf.nats = rig->nats;
+    EXPECT_OK(plane_server_new(&rig->server, rig->loop, &conf, &e), &e);
+    plane_server_register(rig->server, &EP, serve, rig);
+    settle(rig);
+    rig->n_items = SILENT;
+    call_worker(rig, c);
+    LOOP_UNTIL(rig->loop, rig->served == 1);
+}
+
+static void call_overloaded(struct rig *rig)
+{
+    struct call c = {0};
+
+    call_worker(rig, &c);
+    LOOP_UNTIL(rig->loop, c.over);
+    assert_int_equal(c.kind, PLANE_REFUSED);
+    assert_non_null(strstr(c.text, "Server overloaded: worker at capacity"));
+}
+
+static void check_overloaded(enum plane_kind kind)
+{
+    struct call c = {0};
+    struct rig rig;
+
+    rig_init_busy(&rig, kind, 0, &c);
+    call_overloaded(&rig);
     c.stream = plane_stream_cancel(c.stream);
     LOOP_UNTIL(rig.loop, rig.cancels == 1);
     rig_done(&rig);
+}
+
+/* Those beyond what runs are acknowledged, and called home for in their order. */
+static void check_waiting(enum plane_kind kind)
+{
+    struct call c = {0}, d[3] = {{0}};
+    struct rig rig;
+
+    rig_init_busy(&rig, kind, ARRAY_LEN(d), &c);
+    for (size_t i = 0; i < ARRAY_LEN(d); i++) {
+        call_worker(&rig, &d[i]);
+        LOOP_UNTIL(rig.loop, strcmp(d[i].seen, "A") == 0);
+    }
+    assert_int_equal(plane_server_waiting(rig.server), ARRAY_LEN(d));
+    call_overloaded(&rig);
+    c.stream = plane_stream_cancel(c.stream);
+    LOOP_UNTIL(rig.loop, strcmp(d[0].seen, "AS") == 0);
+    assert_int_equal(rig.served, 2);
+    rig.n_items = 1; /* those behind it end by themselves */
+    d[0].stream = plane_stream_cancel(d[0].stream);
+    LOOP_UNTIL(rig.loop, d[2].over);
+    assert_string_equal(d[1].seen, "ASiF");
+    assert_string_equal(d[2].seen, "ASiF");
+    assert_int_equal(plane_server_stats(rig.server).overloaded, 1);
+    assert_int_equal(plane_server_waiting(rig.server), 0);
+    rig_done(&rig);
+}
+
+/* A server that ends takes those who wait with it. */
+static void check_end_of_waiting(enum plane_kind kind)
+{
+    struct call c = {0}, d = {0};
+    struct rig rig;
+
+    rig_init_busy(&rig, kind, 1, &c);
+    call_worker(&rig, &d);
+    LOOP_UNTIL(rig.loop, plane_server_waiting(rig.server) == 1);
+    c.stream = plane_stream_cancel(c.stream);
+    d.stream = plane_stream_cancel(d.stream);
+    rig_done(&rig);
+    assert_int_equal(rig.served, 1);
 }
 
 static void check_large(enum plane_kind kind)
@@ -484,6 +542,8 @@ ON_EACH_PLANE(normal)
 ON_EACH_PLANE(cancel)
 ON_EACH_PLANE(unknown)
 ON_EACH_PLANE(overloaded)
+ON_EACH_PLANE(waiting)
+ON_EACH_PLANE(end_of_waiting)
 ON_EACH_PLANE(large)
 ON_EACH_PLANE(first_item)
 ON_EACH_PLANE(gap)
@@ -573,7 +633,7 @@ static void test_nobody_there(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T4(normal), T4(cancel), T4(unknown), T4(overloaded), T4(large), T4(first_item),
-                    T4(gap), T4(free_in_flight), T(test_half_a_configuration), T(test_untrusting),
-                    T(test_nobody_there));
+    return TEST_RUN(T4(normal), T4(cancel), T4(unknown), T4(overloaded), T4(waiting),
+                    T4(end_of_waiting), T4(large), T4(first_item), T4(gap), T4(free_in_flight),
+                    T(test_half_a_configuration), T(test_untrusting), T(test_nobody_there));
 }
