@@ -23,6 +23,14 @@ def stack(tmp_path):
         yield stack
 
 
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
 class Worker:
     """A mocker, slow enough that no answer of it ends in a test."""
 
@@ -32,15 +40,11 @@ class Worker:
         name = name or ("mocker" if whose == "ours" else "reference-mocker")
         self.process = stack.start(name, [*command, "--model-path", MODEL_PATH, "--model-name", MODEL, "--block-size", 16,
                                           "--speedup-ratio", "0.05"],
-                                   DYN_DISCOVERY_BACKEND="file", DYN_EVENT_PLANE="zmq", HF_HUB_OFFLINE="1",
-                                   DYN_SYSTEM_PORT=self.port, DYN_SYSTEM_HOST="127.0.0.1", **env)
+                                   **{"DYN_DISCOVERY_BACKEND": "file", "DYN_EVENT_PLANE": "zmq", "HF_HUB_OFFLINE": "1",
+                                      "DYN_SYSTEM_PORT": self.port, "DYN_SYSTEM_HOST": "127.0.0.1", **env})
 
     def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        with contextlib.closing(connection):
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+        return get(self.port, path)
 
     def listens(self):
         with contextlib.suppress(OSError):
@@ -110,3 +114,30 @@ def test_requests_beyond_those_that_run_wait_and_the_rest_are_refused(stack, who
             homes.pop(0)[0].close()
             homes.append(home())
             assert homes[-1][1] == n
+
+
+# A pair that NATS's documents show.
+NKEY_SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
+NKEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["alone", "behind a user"])
+def test_nats_knows_them_by_their_nkey(stack, first):
+    """User and password go before it, if there are any."""
+    conf, port = stack.folder / "nats.conf", free_port()
+    conf.write_text(f"authorization {{ users: [{{nkey: {NKEY}}}, {{user: u, password: p}}] }}")
+    stack.start_nats("-c", conf, "-m", port)
+    env = {"DYN_EVENT_PLANE": "nats", "NATS_AUTH_NKEY": NKEY_SEED, **(
+        {"NATS_AUTH_USERNAME": "u", "NATS_AUTH_PASSWORD": "p"} if first else {})}
+
+    def known():
+        connections = json.loads(get(port, "/connz?auth=1")[1])["connections"]
+        return [connection.get("nkey") or connection.get("authorized_user") for connection in connections]
+    processes = []
+    for whose in ("ours", "theirs"):
+        processes.append(Worker(stack, whose, **env).up().process)
+        until("NATS has let it in", lambda: len(known()) >= len(processes))
+    processes.append(stack.frontend(**env))
+    until("the frontend, too", lambda: stack.metric("commutator_nats_up") == 1)
+    assert set(known()) == {"u" if first else NKEY}
+    assert not any(NKEY_SEED[4:] in process.log() for process in processes)

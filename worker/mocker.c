@@ -202,6 +202,7 @@ static int need_nats(struct mocker *m, struct err *e)
         .user = m->conf->nats_user,
         .password = m->conf->nats_password,
         .token = m->conf->nats_token,
+        .nkey = m->conf->nats_nkey,
         .credentials_file = m->conf->nats_credentials,
         .tls = {m->conf->nats_tls_ca, m->conf->nats_tls_cert, m->conf->nats_tls_key,
                 m->conf->nats_tls_unverified},

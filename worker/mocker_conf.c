@@ -99,17 +99,9 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "DYN_NAMESPACE", NULL, CONF_STR, AT(ns_env), "dynamo", 0, 0, NULL, "namespace"},
     {NULL, NULL, "DYN_FILE_KV", NULL, CONF_STR, AT(file_kv), NULL, 0, 0, NULL, "root of file discovery"},
     ETCD_CONF_FIELDS(struct mocker_conf, etcd),
-    {NULL, NULL, "NATS_SERVER", NULL, CONF_STR, AT(nats_server), "nats://localhost:4222", 0, 0, NULL, "NATS servers"},
+#include "lib/net/nats_options.inc"
     {NULL, NULL, "DYN_NATS_STREAM_MAX_AGE", NULL, CONF_DURATION, AT(stream_max_age_ms), "3600", 0, 0, NULL,
      "how long a stream that we make keeps events"},
-    {NULL, NULL, "NATS_AUTH_USERNAME", NULL, CONF_STR, AT(nats_user), NULL, 0, 0, NULL, "user of NATS"},
-    {NULL, NULL, "NATS_AUTH_PASSWORD", NULL, CONF_STR, AT(nats_password), NULL, 0, 0, NULL, "its password"},
-    {NULL, NULL, "NATS_AUTH_TOKEN", NULL, CONF_STR, AT(nats_token), NULL, 0, 0, NULL, "token of NATS"},
-    {NULL, NULL, "NATS_AUTH_CREDENTIALS_FILE", NULL, CONF_STR, AT(nats_credentials), NULL, 0, 0, NULL, "credentials file of NATS"},
-    {NULL, NULL, "NATS_TLS_CA_CERT_PATH", NULL, CONF_STR, AT(nats_tls_ca), NULL, 0, 0, NULL, "PEM file of the authority of NATS"},
-    {NULL, NULL, "NATS_TLS_INSECURE", NULL, CONF_BOOL, AT(nats_tls_unverified), "false", 0, 0, NULL, "take any server for NATS"},
-    {NULL, NULL, "NATS_TLS_CLIENT_CERT_PATH", NULL, CONF_STR, AT(nats_tls_cert), NULL, 0, 0, NULL, "PEM certificate that NATS is shown"},
-    {NULL, NULL, "NATS_TLS_CLIENT_KEY_PATH", NULL, CONF_STR, AT(nats_tls_key), NULL, 0, 0, NULL, "PEM file of its key"},
 #include "router/wire/plane_options.inc"
 #include "router/service/system_options.inc"
     {NULL, NULL, "DYN_SELF_HOST_METADATA", NULL, CONF_BOOL, AT(self_host_metadata), "false", 0, 0, NULL,

@@ -44,7 +44,7 @@ struct mocker_conf {
     uint64_t stream_max_age_ms;
     char *ns_env, *file_kv, *nats_server;
     struct etcd_conf etcd;
-    char *nats_user, *nats_password, *nats_token, *nats_credentials;
+    char *nats_user, *nats_password, *nats_token, *nats_nkey, *nats_credentials;
     char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
     bool nats_tls_unverified;
     struct plane_tls_conf plane_tls;

@@ -48,6 +48,7 @@ void nats_inbox_unref(struct nats_inbox *in)
     LIST_FOREACH (o, &in->orders, struct nats_order, link)
         nats_order_free(o);
     (void)nats_outbox_clear(&in->outbox);
+    nats_key_wipe(&in->key);
     (void)pthread_mutex_destroy(&in->lock);
     (void)pthread_cond_destroy(&in->changed);
     (void)pthread_cond_destroy(&in->has_ended);

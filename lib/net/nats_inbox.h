@@ -49,6 +49,7 @@ struct nats_inbox {
     natsConnection *connection; /* the keeper's until @closing; NULL before the first */
     struct list orders;
     struct nats_outbox outbox;
+    struct nats_key key; /* of callbacks, which end before this does */
     int64_t payload_max; /* that the server takes */
     uint64_t received, dropped, reconnects, published, dropped_out;
 };

@@ -53,12 +53,28 @@ static int64_t retry_delay(natsConnection *connection, int attempts, void *arg)
     return wait / 2 + (int64_t)(random_u64() % (uint64_t)(wait / 2 + 1));
 }
 
-static natsStatus set_credentials(natsOptions *o, const struct nats_link_conf *conf)
+/* Any thread of the library. */
+static natsStatus sign(char **ret_why, unsigned char **ret_signature, int *ret_len,
+                       const char *challenge, void *arg)
 {
-    if (conf->credentials_file)
-        return natsOptions_SetUserCredentialsFromFiles(o, conf->credentials_file, NULL);
+    const struct nats_key *key = arg;
+
+    *ret_why = NULL;
+    return nats_Sign(key->seed, challenge, ret_signature, ret_len);
+}
+
+/* In the order of the reference. */
+static natsStatus set_credentials(natsOptions *o, const struct nats_link_conf *conf,
+                                  const struct nats_key *key)
+{
+    if (conf->user && conf->password)
+        return natsOptions_SetUserInfo(o, conf->user, conf->password);
     if (conf->token)
         return natsOptions_SetToken(o, conf->token);
+    if (conf->nkey)
+        return natsOptions_SetNKey(o, key->public_half, sign, (void *)(uintptr_t)key);
+    if (conf->credentials_file)
+        return natsOptions_SetUserCredentialsFromFiles(o, conf->credentials_file, NULL);
     if (conf->user || conf->password)
         return natsOptions_SetUserInfo(o, conf->user ? conf->user : "",
                                        conf->password ? conf->password : "");
@@ -107,12 +123,13 @@ static natsStatus set_tls(natsOptions *o, const struct nats_link_conf *conf)
     return s;
 }
 
-natsStatus nats_lib_options(natsOptions *o, const struct nats_link_conf *conf)
+natsStatus nats_lib_options(natsOptions *o, const struct nats_link_conf *conf,
+                            const struct nats_key *key)
 {
     natsStatus s = natsOptions_SetURL(o, conf->servers);
 
     s = s ? s : natsOptions_SetName(o, conf->name ? conf->name : "commutator");
-    s = s ? s : set_credentials(o, conf);
+    s = s ? s : set_credentials(o, conf, key);
     s = s ? s : set_tls(o, conf);
     s = s ? s : natsOptions_SetTimeout(o, CONNECT_MS);
     s = s ? s : natsOptions_SetWriteDeadline(o, WRITE_MS);

@@ -6,9 +6,12 @@
 
 #include <nats/nats.h>
 
+#include "lib/net/nats_key.h"
 #include "lib/net/nats_link.h"
 
 /* Once for the process; it stays open until that ends. */
 void nats_lib_open(void);
-/* All but callbacks. */
-natsStatus nats_lib_options(natsOptions *o, const struct nats_link_conf *conf);
+/* All but callbacks. @key is the one that @conf names, or none; it is the caller's, and stays as long as
+ * the connection lives. */
+natsStatus nats_lib_options(natsOptions *o, const struct nats_link_conf *conf,
+                            const struct nats_key *key);

@@ -547,7 +547,7 @@ static void deliver(void *arg)
 static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf,
                               struct nats_inbox *in)
 {
-    natsStatus s = nats_lib_options(o, conf);
+    natsStatus s = nats_lib_options(o, conf, &in->key);
 
     s = s ? s : natsOptions_SetRetryOnFailedConnect(o, true, on_connected, in);
     s = s ? s : natsOptions_SetReconnectedCB(o, on_reconnected, in);
@@ -559,12 +559,19 @@ static natsStatus set_options(natsOptions *o, const struct nats_link_conf *conf,
 int nats_link_start(struct nats_link **ret, struct loop *l, const struct nats_link_conf *conf,
                     struct err *e)
 {
-    struct nats_link *n = xcalloc(1, sizeof(*n));
+    struct nats_key key = {.seed = ""};
+    int r = conf->nkey ? nats_key_parse(&key, conf->nkey, e) : 0;
+    struct nats_link *n;
     natsStatus status;
 
+    if (r < 0)
+        return err_wrap(e, r, "nats: '%s'", conf->servers);
     nats_lib_open();
+    n = xcalloc(1, sizeof(*n));
     n->inbox = nats_inbox_new(l, deliver, conf->queue_max);
     n->inbox->link = n;
+    n->inbox->key = key;
+    nats_key_wipe(&key);
     n->state = conf->state;
     n->arg = conf->arg;
     list_init(&n->subscriptions);

@@ -30,9 +30,12 @@ struct nats_tls {
 };
 
 struct nats_link_conf {
-    const char *servers;                                    /* comma list, "nats://host:4222" */
-    const char *user, *password, *token, *credentials_file; /* NULL = unset; none set = user/user */
-    const char *name;                                       /* client name shown by the server */
+    const char *servers; /* comma list, "nats://host:4222" */
+    /* NULL = unset. The first that is set counts, a user with a password; none = user/user. */
+    const char *user, *password, *token;
+    const char *nkey; /* seed of a user's NKey: signs what the server asks */
+    const char *credentials_file;
+    const char *name; /* client name shown by the server */
     struct nats_tls tls;
     size_t queue_max;  /* messages between its threads and the loop; 0 = 65536 */
     bool not_to_self;  /* what it publishes does not come back to its subscriptions */

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -91,14 +92,12 @@ static inline int nats_test_port(void)
     }
 }
 
-/* Without answering for when it is ready. @store: folder of JetStream, NULL = without it. */
-static inline pid_t nats_test_start(int port, const char *store)
+/* With these arguments, and without answering for when it is ready. */
+static inline pid_t nats_test_run(const char *const *args)
 {
     const char *program = nats_test_program();
     pid_t server = fork();
-    char text[16];
 
-    (void)snprintf(text, sizeof(text), "%d", port);
     assert_true(server >= 0);
     if (server == 0) {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -106,10 +105,37 @@ static inline pid_t nats_test_start(int port, const char *store)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)dup2(null, 1);
         (void)dup2(null, 2);
-        (void)execl(program, program, "-a", "127.0.0.1", "-p", text, "--user", "user", "--pass",
-                    "user", store ? "-js" : (char *)NULL, "-sd", store, (char *)NULL);
+        (void)execv(program, (char *const *)(uintptr_t)args);
         _exit(127);
     }
+    return server;
+}
+
+/* @store: folder of JetStream, NULL = without it. */
+static inline pid_t nats_test_start(int port, const char *store)
+{
+    char text[16];
+
+    (void)snprintf(text, sizeof(text), "%d", port);
+    return nats_test_run((const char *const[]){"nats-server", "-a", "127.0.0.1", "-p", text,
+                                               "--user", "user", "--pass", "user",
+                                               store ? "-js" : NULL, "-sd", store, NULL});
+}
+
+/* With users, tokens or the like as @authorization says, in the words of its configuration. */
+static inline pid_t nats_test_start_guarded(int port, const char *authorization)
+{
+    AUTO(mem_free)
+    char *text = xasprintf("listen: \"127.0.0.1:%d\"\nauthorization { %s }\n", port, authorization);
+    int fd = memfd_create("nats-server.conf", 0); /* it inherits it */
+    char path[32];
+    pid_t server;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    (void)snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+    server = nats_test_run((const char *const[]){"nats-server", "-c", path, NULL});
+    (void)close(fd);
     return server;
 }
 

@@ -83,7 +83,7 @@ struct frontend_conf {
     char *paths[FRONTEND_PATHS]; /* each begins with a slash */
     bool no_admin_api;
     uint64_t drain_ms;
-    char *nats_server, *nats_user, *nats_password, *nats_token, *nats_credentials;
+    char *nats_server, *nats_user, *nats_password, *nats_token, *nats_nkey, *nats_credentials;
     char *nats_tls_ca, *nats_tls_cert, *nats_tls_key;
     bool nats_tls_unverified;
     struct plane_tls_conf plane_tls;

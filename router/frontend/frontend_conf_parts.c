@@ -19,6 +19,7 @@ static struct nats_link_conf nats_of(const struct frontend_conf *c, const char *
         .user = c->nats_user,
         .password = c->nats_password,
         .token = c->nats_token,
+        .nkey = c->nats_nkey,
         .credentials_file = c->nats_credentials,
         .tls = {c->nats_tls_ca, c->nats_tls_cert, c->nats_tls_key, c->nats_tls_unverified},
         .name = program};

@@ -97,12 +97,23 @@ static const struct conf_field OWN[] = {
 
 /* Of the frontend's. */
 static const char *const SHARED[] = {
-    "DYN_FILE_KV",        "DYN_NATS_STREAM_MAX_AGE",
-    "NATS_SERVER",        "NATS_AUTH_USERNAME",
-    "NATS_AUTH_PASSWORD", "NATS_AUTH_TOKEN",
-    "POD_NAME",           "POD_UID",
-    "POD_NAMESPACE",      "DYN_LOG",
-    "DYN_LOGGING_JSONL",  "NATS_AUTH_CREDENTIALS_FILE",
+    "DYN_FILE_KV",
+    "DYN_NATS_STREAM_MAX_AGE",
+    "NATS_SERVER",
+    "NATS_AUTH_USERNAME",
+    "NATS_AUTH_PASSWORD",
+    "NATS_AUTH_TOKEN",
+    "POD_NAME",
+    "POD_UID",
+    "POD_NAMESPACE",
+    "DYN_LOG",
+    "DYN_LOGGING_JSONL",
+    "NATS_AUTH_CREDENTIALS_FILE",
+    "NATS_AUTH_NKEY",
+    "NATS_TLS_CA_CERT_PATH",
+    "NATS_TLS_INSECURE",
+    "NATS_TLS_CLIENT_CERT_PATH",
+    "NATS_TLS_CLIENT_KEY_PATH",
     "DYN_TCP_RPC_HOST",
 };
 
