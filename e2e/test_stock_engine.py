@@ -175,6 +175,32 @@ def test_a_prompt_goes_where_its_cache_is(stack):
     assert outcome["cached_tokens"] == record["predicted_cached_tokens"] == CACHED
 
 
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_prompt_of_whole_blocks_is_not_all_served(stack, lacks):
+    """Its last block is computed in any case, as by vLLM, and one more by engines that draft tokens: not what was
+    predicted is wrong then, and the engine's events are believed."""
+    engine, prompt = Engine(stack), {"prompt": list(range(1000, 1064)), "max_tokens": 1}
+
+    def drafts(handler):
+        answer = json.loads(engine.ask(COMPLETIONS, fake.asked[-1][2]))
+        details = answer["usage"]["prompt_tokens_details"]
+        details["cached_tokens"] = max(0, details["cached_tokens"] - 16 * lacks)
+        handler.answer(200, answer)
+    with FakeEngine({COMPLETIONS: drafts}, behind=engine) as fake:
+        fake.spec += "".join(engine.spec.partition(",")[1:])
+        serve(stack, [fake], "--router-mode", "kv")
+
+        def ask():
+            answer = stack.request("POST", COMPLETIONS, {"model": MODEL, **prompt})
+            return stack.get(f"/explain/{answer.headers['x-request-id']}").json["decisions"][-1]
+        until("its blocks are known", lambda: ask()["candidates"][0]["overlap_blocks"] == 4)
+        for _ in range(8):
+            record = ask()
+            assert (record["candidates"][0]["overlap_blocks"], record["predicted_cached_tokens"]) == (4, 3 * 16)
+            assert record["outcome"]["cached_tokens"] == (3 - lacks) * 16
+        assert record["candidates"][0]["confidence"] == 1
+
+
 def test_what_was_cached_before_we_came_is_known(stack):
     """The replay socket tells a frontend that starts later."""
     engine = Engine(stack)

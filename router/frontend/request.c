@@ -145,7 +145,7 @@ static void tell_cached(const struct request *rq)
         return;
     c = &rq->decision.candidates[rq->decision.chosen];
     p.worker = c->worker;
-    p.predicted = policy_held_blocks(c);
+    p.predicted = policy_served_blocks(c, &rq->decision.inputs);
     scheduler_signal_cached(rq->m->pool->scheduler, &p, loop_now_ms(rq->s->loop));
 }
 

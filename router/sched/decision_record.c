@@ -101,7 +101,7 @@ static void keep_choice(struct decision_record *r, const struct route_decision *
     c = &decision_chosen(r)->seen;
     r->pick = d->pick;
     r->predicted_cached_tokens =
-        MIN((uint64_t)policy_held_blocks(c) * r->inputs.block_size, (uint64_t)r->inputs.isl);
+        (uint64_t)policy_served_blocks(c, &r->inputs) * r->inputs.block_size;
     r->outcome.ended = sent ? DECISION_RUNNING : DECISION_NOT_SENT;
 }
 

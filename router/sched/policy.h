@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "router/kv/worker_table.h"
 #include "router/sched/route_conf.h"
@@ -141,6 +142,14 @@ uint64_t policy_credited_tokens(const struct policy *policy, const struct route_
 static inline uint32_t policy_held_blocks(const struct route_candidate *c)
 {
     return c->overlap_blocks + c->host_blocks + c->disk_blocks;
+}
+/* Of those, the ones that an engine takes from its cache: a prompt's last token is computed anew, as
+ * there is no output without it, and with it the block that it ends. What engines say is compared
+ * with this; costs are not made of it, as the reference's are not. */
+static inline uint32_t policy_served_blocks(const struct route_candidate *c,
+                                            const struct policy_inputs *in)
+{
+    return MIN(policy_held_blocks(c), (in->isl - 1) / in->block_size);
 }
 /* Blocks of the prompt on its device, as far as that is believed. */
 static inline double policy_cached_blocks(const struct route_candidate *c)

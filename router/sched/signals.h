@@ -36,7 +36,7 @@ struct observed_prompt {
     struct worker_rank worker;
     const uint64_t *local, *sequence;
     size_t n_blocks;
-    size_t predicted; /* blocks that the decision believed to be cached */
+    size_t predicted; /* blocks that the decision believed to be served from the cache */
     uint64_t cached_tokens;
 };
 /*
