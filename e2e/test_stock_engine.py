@@ -453,6 +453,18 @@ def test_any_openai_server(stack):
             assert {key.lower(): value for key, value in headers.items()}["authorization"] == "Bearer k"
 
 
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS])
+def test_what_only_the_engine_knows_is_for_it_to_judge(stack, api):
+    """As vLLM's own parameters; what we know is judged by us, as before."""
+    with FakeEngine() as engine:
+        serve(stack, [engine])
+        asked = stack.body("Hello", api, structured_outputs={"choice": ["yes", "no"]}, bad_words=["maybe"], new_member=[1.5, None])
+        assert stack.request("POST", api, asked).text == "hi"
+        assert [body for _, _, body in engine.requests()] == [asked]
+        answer = stack.request("POST", api, {**asked, "temperature": 9})
+        assert answer.status == 400 and "temperature" in answer.json["error"]["message"] and len(engine.requests()) == 1
+
+
 def test_embeddings(stack):
     """Of an engine that has them, under its own words, and of one that says it has none."""
     whole = {"object": "list", "model": MODEL, "usage": {"prompt_tokens": 2, "total_tokens": 2},

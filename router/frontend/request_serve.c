@@ -396,11 +396,25 @@ static struct request_parts parts_of(struct serving *s, struct http_exchange *x)
     return (struct request_parts){.s = s, .x = x, .arena = arena_new(), .start_ns = clock_now_ns()};
 }
 
+static bool is_of_engines(const struct serving *s, struct str body)
+{
+    const struct model *m = model_of_body(s, body);
+
+    return m && m->is_stock;
+}
+
+static bool read_again_loosely(struct request_parts *p, enum api api, struct api_error *e)
+{
+    openai_request_done(&p->in);
+    return openai_request_parse_loosely(api, http_request(p->x)->body, p->arena, &p->in, e);
+}
+
+/* Keys that we do not know are for plain OpenAI servers to judge: they have some of their own. */
 static bool read_body(struct request_parts *p, enum api api, struct api_error *e)
 {
     struct str body = http_request(p->x)->body;
-    bool ok = p->s->reads_loosely ? openai_request_parse_loosely(api, body, p->arena, &p->in, e)
-                                  : openai_request_parse(api, body, p->arena, &p->in, e);
+    bool ok = openai_request_parse(api, body, p->arena, &p->in, e) ||
+              ((p->s->reads_loosely || is_of_engines(p->s, body)) && read_again_loosely(p, api, e));
 
     p->in.include_usage |= p->s->tells_usage && p->in.stream;
     return ok;
@@ -441,13 +455,6 @@ static bool asks_at_once(const struct request_parts *p, struct api_error *e)
                ? api_fail(e, 400, "stream",
                           "Validation: query_instance_id asks for an answer that is not streamed")
                : true;
-}
-
-static bool is_of_engines(const struct serving *s, struct str body)
-{
-    const struct model *m = model_of_body(s, body);
-
-    return m && m->is_stock;
 }
 
 /*
