@@ -3,6 +3,7 @@
 form, token by token, as one item, streamed and folded. What differs is in DEVIATIONS, where each line must be needed."""
 
 import contextlib
+import itertools
 import json
 import re
 
@@ -65,6 +66,57 @@ DEVIATIONS = [
 ]
 ALIAS_KINDS = "whole", "cut", "bare"
 PAIRED = "deepseek_v41",  # whose calls are read beside thoughts of the same name alone
+
+
+# --- thoughts -----------------------------------------------------------------------------------------
+
+# What begins and ends them, and what else such models write. Tokens are split at |, which is in none.
+THINK = "<think>", "</think>"
+THOUGHT_MARKS = {
+    "kimi": ("◁think▷", "◁/think▷"), "mistral": ("[THINK]", "[/THINK]"), "minimax_m3": ("<mm:think>", "</mm:think>"),
+    "granite": ("Here is my thought process:", "Here is my response:"), "gemma4": ("<|channel>thought\n", "<channel|>"),
+    "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>response<|sep|>"),
+    "inkling": ("<|content_thinking|>", "<|end_message|>", "<|message_model|><|content_text|>"),
+    "gpt_oss": ("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>"),
+    "muse": (" to=self<|message|>", "<|eom|>", "<|start|>assistant to=user<|message|>", "<|eot|>")}
+# The same parser; these names are looked at less.
+THOUGHT_ALIASES = {"deepseek-v4": "deepseek_v4", "deepseekv4": "deepseek_v4", "minimax-m3": "minimax_m3", "kimi-k3": "kimi_k3",
+                   "gemma-4": "gemma4", "muse_glimmer": "muse"}
+ASKED = {"": {}, "effort": {"reasoning_effort": "high"}, "none": {"reasoning_effort": "none"}, "off": {"chat_template_args": {"enable_thinking": False}},
+         "chat": {"chat_template_args": {"thinking_mode": "chat"}}, "thinking": {"chat_template_args": {"thinking_mode": "thinking"}}}
+
+
+def thought_texts(name, longest):
+    """Each order of the marks, with words between them: as pieces."""
+    marks = THOUGHT_MARKS.get(THOUGHT_ALIASES.get(name, name), THINK)
+    for n in range(1, longest + 1):
+        for kinds in itertools.product([*marks, None], repeat=n):
+            if all(a or b for a, b in itertools.pairwise(kinds)):
+                words = iter("abc")
+                yield [kind or next(words) for kind in kinds]
+
+
+def split_tokens(pieces):
+    """Special tokens stand alone."""
+    return [token for piece in pieces for token in re.split(r"(<\|[a-z_]+\|>)", piece) if token]
+
+
+# As above: names, what was asked, text, what ours says.
+OPEN_K3 = r"<\|open\|>think<\|sep\|>"
+THOUGHT_DEVIATIONS = [
+    ("gpt_oss", ".*", r".*<\|", ".*", "its vocabulary is fetched there; without it nothing is read"),
+    ("mistral", "|none|off|chat|thinking", r".*\[/?THINK\]", r'\["[abc]*", "', "thoughts are read without an effort, too"),
+    ("nemotron(_nano|3|_v3)", "none|off", "<think>", r'\["<think>', "the first mark stays, too, where thoughts are not looked for"),
+    ("kimi[-_]k3", "none|off", r".*<\|(open|close)\|>think", ".*", "thoughts are read when the request asks for none, too"),
+    ("kimi_k3", ".*", f".*{OPEN_K3}a?{OPEN_K3}", rf'\["a?", "a?{OPEN_K3}', "a mark that begins thoughts in thoughts is text of them, not content"),
+    ("minimax[-_]m3", ".*", "a$", r'\["a", "", ', "text without a mark is content, not lost"),
+    ("inkling", ".*", r".*<\|content_text\|>.*<\|(content|message)_", r'\["[ab]?", "', "marks in what is said are no text of it"),
+    ("inkling", ".*", r"(<\|end_message\|>)*a", r'\["a', "text without a header is content, not lost"),
+    ("inkling", ".*", r"(<\|end_message\|>|a)<\|content_thinking\|>", r'\["", "', "thoughts without a header are thoughts, not lost"),
+    ("muse(_glimmer)?", ".*", r".* to=self<\|message\|>", r".* to=self<\|message", "a header without its mark is text as it came"),
+    ("muse(_glimmer)?", "none|off", r".* to=self<\|message\|>", r'\["", "[abc]', "thoughts are read when the request asks for none, too"),
+    ("muse(_glimmer)?", ".*", r".*<\|eo[mt]\|>(.*[abc]| to=self)", r'\["[ab]?", "[ab]?"', "behind a message's end a header needs its mark"),
+]
 
 
 class Sweep(Rig):
@@ -141,3 +193,26 @@ def test_calls(rig):
                 wrong.append((name, kind, text, want, what))
     assert not wrong, "\n".join(map(str, wrong))
     assert needed == {*range(len(DEVIATIONS))} and same > 200
+
+
+def test_thoughts(rig):
+    """Every order of marks and words; how a request asks for thoughts, for the shorter ones."""
+    parsers = names("reasoning")
+    assert {*THOUGHT_MARKS, *THOUGHT_ALIASES} < {*parsers}
+    rig.start_all({name: {"reasoning_parser": name, "tool_call_parser": None} for name in parsers})
+    theirs, ours = rig.reference(NEWEST), rig.ours()
+    needed, same, wrong = set(), 0, []
+    for name, (asked, more) in itertools.product(parsers, ASKED.items()):
+        for pieces in thought_texts(name, 1 if name in THOUGHT_ALIASES else 2 if asked else 3):
+            text = "".join(pieces)
+            want = [one for cut in (split_tokens(pieces), [text]) for one in answers(theirs, rig, name, cut, **more)]
+            got = [one for cut in (split_tokens(pieces), [text], pieces_of(text, 1)) for one in answers(ours, rig, name, cut, **more)]
+            what = differs(want, got)
+            known = [i for i, (who, how, which, said_so, _) in enumerate(THOUGHT_DEVIATIONS)
+                     if what and re.fullmatch(who, name) and re.fullmatch(how, asked) and re.match(which, text) and re.match(said_so, what)][:1]
+            same += what is None
+            needed.update(known)
+            if what and not known:
+                wrong.append((name, asked, text, want, what))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert needed == {*range(len(THOUGHT_DEVIATIONS))} and same > 1500

@@ -171,12 +171,15 @@ static enum reply_asked asked_for_thoughts(const struct openai_request *in)
     static const char *const keys[] = {"enable_thinking", "thinking"};
     const char *said = json_get_cstr(in->template_args, "reasoning_effort");
     struct str name = said ? str_from(said) : in->reasoning_effort;
+    struct str mode = str_from(json_get_cstr(in->template_args, "thinking_mode"));
     bool effort = name.len && !str_is(name, "none"), on;
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (json_get_bool(in->template_args, keys[i], &on))
             return !on ? REPLY_ASKED_NONE : effort ? REPLY_ASKED_EFFORT : REPLY_ASKED;
-    return REPLY_ASKED_NOTHING;
+    if (str_is(mode, "chat"))
+        return REPLY_MODE_CHAT;
+    return str_is(mode, "thinking") ? REPLY_MODE_THINKING : REPLY_ASKED_NOTHING;
 }
 
 /* The frontend of 0.9.0 does not look. */

@@ -58,7 +58,7 @@ struct reply {
     bool told_thought, told_content; /* of the text that was pushed last */
     bool in_thoughts;                /* where the text pushed last was */
     bool thinks;                     /* thoughts are read */
-    bool opened;                     /* the prompt began those that the answer is in */
+    bool opened;                     /* those that the answer is in have had their mark */
     bool begun;                      /* behind the blanks that an answer may begin with */
     bool said;                       /* content that is more than blanks */
     const char *said_first;          /* not told yet */
@@ -122,6 +122,10 @@ bool reply_expect_thoughts(struct reply *r, enum reply_asked asked)
 {
     unsigned how = r->thoughts ? r->thoughts->how : 0;
 
+    if (asked == REPLY_MODE_CHAT)
+        asked = how & REPLY_BY_MODE ? REPLY_ASKED_NONE : REPLY_ASKED_NOTHING;
+    if (asked == REPLY_MODE_THINKING)
+        asked = how & REPLY_BY_MODE ? REPLY_ASKED : REPLY_ASKED_NOTHING;
     r->thinks = r->thoughts && !((how & REPLY_IF_ASKED) && asked < REPLY_ASKED) &&
                 !((how & REPLY_UNLESS_NONE) && asked == REPLY_ASKED_NONE);
     seek_all(r);
@@ -288,11 +292,18 @@ static bool waits_for_more_than_blanks(struct reply *r, size_t *n, const struct 
     return !r->begun && !found;
 }
 
+/* Where what is said has a mark of its own, that ends thoughts, too. */
+static bool framed_ends(const struct reply_thoughts *t)
+{
+    return t->frame && !t->frame->header;
+}
+
 static bool think_on(struct reply *r, bool last)
 {
     const struct mark *found;
     unsigned begin = r->opened ? 0 : 1u << BEGIN;
-    size_t n = find_first(r, begin | 1u << END | 1u << CALL_OF_THOUGHTS, &found);
+    unsigned frame = framed_ends(r->thoughts) ? 1u << FRAME : 0;
+    size_t n = find_first(r, begin | frame | 1u << END | 1u << CALL_OF_THOUGHTS, &found);
 
     if (waits_for_more_than_blanks(r, &n, found) && !last)
         return false;
@@ -303,7 +314,7 @@ static bool think_on(struct reply *r, bool last)
         return false;
     if (found->what != CALL_OF_THOUGHTS)
         buf_consume(&r->held, strlen(found->text));
-    r->opened = false;
+    r->opened = found->what == BEGIN && !(r->thoughts->how & REPLY_NO_MARKS);
     r->place = found->what != BEGIN ? SAYING : r->thoughts->label ? LABEL : THINKING;
     return true;
 }
@@ -327,6 +338,7 @@ static bool say_on(struct reply *r, bool last)
         return false;
     if (found->what != CALL)
         buf_consume(&r->held, strlen(found->text));
+    r->opened = found->what == BEGIN && !(r->thoughts->how & REPLY_NO_MARKS);
     r->place = found->what == CALL    ? CALLING
                : found->what == HEAD  ? HEADER
                : found->what == BEGIN ? (r->thoughts->label ? LABEL : THINKING)
@@ -358,7 +370,8 @@ static bool is_unsure(struct reply *r, bool last)
     return true;
 }
 
-/* A header needs its mark: that of the answer's first message is in the prompt. */
+/* A header needs its mark: that of the answer's first message is in the prompt. Two of them are not
+ * one in the other: what stands between is said. */
 static bool skip_header(struct reply *r, bool last)
 {
     const struct mark *found;
@@ -366,7 +379,7 @@ static bool skip_header(struct reply *r, bool last)
 
     if (!found && !last && r->held.len <= REPLY_CALL_BYTES_MAX)
         return false;
-    if (found ? found->what != END : r->begun)
+    if (found ? found->what != END && (r->begun || found->what != HEAD) : r->begun)
         buf_consume(&r->held, n);
     r->begun = true;
     r->place = SAYING;

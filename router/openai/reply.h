@@ -55,7 +55,15 @@ struct reply *reply_new(const struct reply_thoughts *thoughts, const struct repl
 /* The tools of the request, borrowed: what their schemas call a text is no number. */
 void reply_know_tools(struct reply *r, const struct json *tools);
 /* What the request says of thoughts, before the first text. Whether they are read, and so counted. */
-enum reply_asked { REPLY_ASKED_NOTHING, REPLY_ASKED_NONE, REPLY_ASKED, REPLY_ASKED_EFFORT };
+enum reply_asked {
+    REPLY_ASKED_NOTHING,
+    REPLY_ASKED_NONE,
+    REPLY_ASKED,
+    REPLY_ASKED_EFFORT,
+    /* By thinking_mode alone, which some models' parsers look at: for none, for them. */
+    REPLY_MODE_CHAT,
+    REPLY_MODE_THINKING,
+};
 bool reply_expect_thoughts(struct reply *r, enum reply_asked asked);
 /* The prompt opened thoughts, before the first text: where they are read, the answer goes on with
  * them, and the mark that begins others is text until they end. */

@@ -439,6 +439,19 @@ static void test_thoughts_asked_for(void **state)
         {"mistral", REPLY_ASKED_EFFORT, "hm[/THINK]yes", "(hm)yes"},
         {"mistral", REPLY_ASKED, "hm", "hm"},
         {"minimax_m3", REPLY_ASKED_NONE, "hm</mm:think>yes", "hm</mm:think>yes"},
+        /* the mark that begins them is text within them, but for the first and in some models' */
+        {"qwen3", REPLY_ASKED, "<think>a<think>b</think>c<think>d<think></think>e",
+         "(a<think>b)c(d<think>)e"},
+        {"deepseek_r1", REPLY_ASKED, "a<think>b<think>c</think>d", "(ab<think>c)d"},
+        {"nemotron3", REPLY_ASKED, "<think>a<think>b</think>c", "(ab)c"},
+        {"kimi_k3", REPLY_ASKED, "<|open|>think<|sep|>a<|open|>response<|sep|>b", "(a)b"},
+        {"inkling", REPLY_ASKED, "a<|message_model|><|content_text|>b", "ab"},
+        {"step3", REPLY_ASKED_NONE, "a</think>b", "(a)b"},
+        {"deepseek_r1", REPLY_MODE_CHAT, "a</think>b", "a</think>b"},
+        {"qwen3", REPLY_MODE_CHAT, "<think>a</think>b", "(a)b"},
+        {"deepseek_v3", REPLY_MODE_THINKING, "a</think>b", "(a)b"},
+        {"gemma4", REPLY_MODE_THINKING, "<|channel>thought\na<channel|>b",
+         "<|channel>thought\na<channel|>b"},
     };
 
     (void)state;

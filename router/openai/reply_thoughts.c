@@ -26,7 +26,11 @@
     .begin = {"<|channel>"}, .end = {"<channel|>"}, .label = "thought\n", .how = REPLY_IF_ASKED,   \
     .special = true
 
-enum { SWITCHED = REPLY_INSIDE | REPLY_UNLESS_NONE };
+enum {
+    SWITCHED = REPLY_INSIDE | REPLY_UNLESS_NONE,
+    BY_MODE = SWITCHED | REPLY_BY_MODE,
+    IF_ASKED = REPLY_INSIDE | REPLY_IF_ASKED | REPLY_BY_MODE,
+};
 
 const struct reply_frame REPLY_KIMI_FRAME = {
     .marks = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>",
@@ -45,20 +49,21 @@ static const struct reply_thoughts THOUGHTS[] = {
     {"glm45", THINK},
     {"glm47", THINK},
     {"kimi_k2", THINK},
-    {"deepseek_r1", THINK, .how = SWITCHED},
-    {"deepseek_v3", THINK, .how = REPLY_INSIDE | REPLY_IF_ASKED},
-    {"deepseek_v3_1", THINK, .how = REPLY_INSIDE | REPLY_IF_ASKED},
-    {"deepseek_v3_2", THINK, .how = SWITCHED},
-    {"deepseek_v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
-    {"deepseek-v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
-    {"deepseekv4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE},
-    {"deepseek_v41", THINK, .calls = {V41_CALLS}, .how = REPLY_UNLESS_NONE, .special = true},
-    {"step3", THINK, .how = SWITCHED},
+    {"deepseek_r1", THINK, .how = BY_MODE},
+    {"deepseek_v3", THINK, .how = IF_ASKED},
+    {"deepseek_v3_1", THINK, .how = IF_ASKED},
+    {"deepseek_v3_2", THINK, .how = BY_MODE},
+    {"deepseek_v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE | REPLY_BY_MODE},
+    {"deepseek-v4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE | REPLY_BY_MODE},
+    {"deepseekv4", THINK, .calls = {DSML_CALLS}, .how = REPLY_UNLESS_NONE | REPLY_BY_MODE},
+    {"deepseek_v41", THINK, .calls = {V41_CALLS}, .how = REPLY_UNLESS_NONE | REPLY_BY_MODE,
+     .special = true},
+    {"step3", THINK, .how = REPLY_INSIDE},
     {"kimi_k25", THINK, .calls = {KIMI_CALLS}, .how = SWITCHED, .special = true},
-    {"minimax_m2", THINK, .calls = {"<minimax:tool_call>"}, .how = SWITCHED},
+    {"minimax_m2", THINK, .calls = {"<minimax:tool_call>"}, .how = BY_MODE},
     {"nemotron_nano", THINK, .how = SWITCHED},
-    {"nemotron3", THINK_ALONE, .calls = {"<tool_call>"}, .how = SWITCHED},
-    {"nemotron_v3", THINK_ALONE, .calls = {"<tool_call>"}, .how = SWITCHED},
+    {"nemotron3", THINK_ALONE, .calls = {"<tool_call>"}, .how = SWITCHED | REPLY_NO_MARKS},
+    {"nemotron_v3", THINK_ALONE, .calls = {"<tool_call>"}, .how = SWITCHED | REPLY_NO_MARKS},
     {"minimax_append_think", .said_first = "<think>"},
     {"kimi", .begin = {"\xe2\x97\x81think\xe2\x96\xb7"}, .end = {"\xe2\x97\x81/think\xe2\x96\xb7"},
      .opened_by = "<think>"},

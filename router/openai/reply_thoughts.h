@@ -18,6 +18,9 @@ enum {
     REPLY_EITHER = 4,
     REPLY_IF_ASKED = 8,     /* only read when the request asks for thoughts */
     REPLY_UNLESS_NONE = 16, /* not read when it asks for none */
+    REPLY_BY_MODE = 32,     /* thinking_mode asks, too */
+    REPLY_NO_MARKS =
+        64, /* the mark that begins them is no text of theirs, however often it comes */
 };
 
 /* Marks around what a model says, which are no content. NULL ends the list. */
