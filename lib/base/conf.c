@@ -315,8 +315,9 @@ static void print_option(const struct conf_field *f, FILE *out)
     }
     if (f->initial)
         fprintf(out, " (default %s)", f->initial);
-    if (f->flag && f->env)
-        fprintf(out, " [%s]", f->env);
+    if (f->env && (f->flag || f->env_alias))
+        fprintf(out, " [%s%s%s]", f->env, f->env_alias ? ", " : "",
+                f->env_alias ? f->env_alias : "");
     fputc('\n', out);
 }
 

@@ -532,6 +532,7 @@ static const struct conf_field FIELDS[] = {
      .offset = AT(metrics_prefix),
      .initial = "dynamo_frontend",
      .help = "of metric names"},
+#include "router/frontend/frontend_conf_absent.inc"
 #include "router/frontend/frontend_conf_histograms.inc"
     SWITCH("router-replica-sync", "DYN_ROUTER_REPLICA_SYNC", replica_sync, "false",
            "tell other routers of the same workers what is placed, and book what they tell"),

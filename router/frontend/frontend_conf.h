@@ -100,6 +100,10 @@ struct frontend_conf {
     /* Options of the reference that mean nothing here; named at the start. */
     char *idle_words[FRONTEND_IDLE_WORDS];
     bool idle_flags[FRONTEND_IDLE_FLAGS];
+    struct {
+        bool console, kserve;
+        int chat_processor; /* 0 = our own */
+    } absent;               /* here, and asked for in vain */
     bool log_jsonl, otel;
     bool anthropic, strip_preamble, dispatch_calls, dispatch_thoughts;
     bool no_nvext, reads_loosely, tells_usage;

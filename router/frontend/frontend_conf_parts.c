@@ -152,6 +152,18 @@ int frontend_conf_check_load_model(const struct frontend_conf *c, struct err *e)
                    "a simulator of NVIDIA's, which is not");
 }
 
+static int check_absent(const struct frontend_conf *c, struct err *e)
+{
+    if (c->absent.console)
+        return err_set(e, -EINVAL, "--interactive: there is no console here");
+    if (c->absent.kserve)
+        return err_set(e, -EINVAL, "--kserve-grpc-server: KServe's API is not served here");
+    if (c->absent.chat_processor)
+        return err_set(e, -EINVAL,
+                       "--dyn-chat-processor: only dynamo is here; the others are Python");
+    return 0;
+}
+
 int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
                        const char *(*env)(const char *name), struct err *e)
 {
@@ -179,6 +191,8 @@ int frontend_conf_load(struct frontend_conf *ret, int argc, char *const *argv,
         r = plane_tls_check(&ret->plane_tls, e);
     if (r == 0)
         r = frontend_conf_check_load_model(ret, e);
+    if (r == 0)
+        r = check_absent(ret, e);
     if (r == 0)
         r = response_plane_check(ret->response_plane, e);
     if (r == 0 && !ret->nats_tls_cert != !ret->nats_tls_key)
