@@ -163,19 +163,9 @@ static void serve(void *arg, struct plane_request *rq)
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
-/* No limit is met on a starved machine but those that a test is about. */
-static struct plane_client_conf patient(const struct plane_client_conf *more)
-{
-    struct plane_client_conf conf = more ? *more : (struct plane_client_conf){0};
-
-    conf.connect_ms = conf.ack_ms = conf.nats_ack_ms = conf.http_ack_ms = conf.call_home_ms =
-        LOOP_UNTIL_MS;
-    return conf;
-}
-
 static void rig_init(struct rig *rig, enum plane_kind kind, const struct plane_client_conf *more)
 {
-    struct plane_client_conf conf = patient(more);
+    struct plane_client_conf conf = more ? *more : (struct plane_client_conf){0};
     struct plane_server_conf server = {.kind = kind, .host = "127.0.0.1", .tls = tls};
     AUTO(mem_free) char *url = NULL;
     struct err e;
