@@ -282,7 +282,7 @@ static uint32_t node_behind(const struct prefix_tree *t, uint32_t id)
         const struct tree_segment *seg = t->segments[id / TREE_SEGMENT_NODES];
 
         if (!seg || id % TREE_SEGMENT_NODES >= seg->n_touched)
-            id |= TREE_SEGMENT_NODES - 1;
+            id += TREE_SEGMENT_NODES - 1 - id % TREE_SEGMENT_NODES;
         else if (seg->nodes[id % TREE_SEGMENT_NODES].len)
             return id;
     }

@@ -147,6 +147,43 @@ static void the_budget_evicts_the_coldest(void **state)
     assert_int_equal(prefix_index_store(ix, 1, &parent, &B(1, 10), 1), PREFIX_NO_PARENT);
 }
 
+/* The first node lies behind a segment of which there is only the root. */
+static void the_first_one_may_go_too(void **state)
+{
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(8 << 20);
+
+    (void)state;
+    for (uint64_t p = 0; prefix_index_stats(ix).evicted < 100 * PROMPT_BLOCKS; p += 100)
+        store_prompts(ix, p, 100, 0);
+    assert_int_equal(match_prompt(ix, 0), 0);
+}
+
+/* A lookup notes what it used at its end: where that goes, what is above it was used then. */
+static void what_was_used_through_a_leaf_is_not_cold(void **state)
+{
+    enum { LONG = 20, NODE = 16, EARLY = 5000, SOME = 100 };
+    AUTO(prefix_index_free) struct prefix_index *ix = prefix_index_new(8 << 20);
+    uint64_t local[LONG], gone[LONG - NODE];
+    struct prefix_block blocks[LONG];
+    uint32_t scores[2];
+
+    (void)state;
+    for (uint64_t i = 0; i < LONG; i++) {
+        local[i] = i + 1;
+        blocks[i] = B((i + 1) << 40, local[i]);
+    }
+    for (uint64_t i = 0; i < LONG - NODE; i++)
+        gone[i] = blocks[LONG - 1 - i].external;
+    assert_int_equal(prefix_index_store(ix, 1, NULL, blocks, LONG), 0);
+    store_prompts(ix, 0, EARLY, 0);
+    assert_int_equal(prefix_index_match(ix, local, LONG, scores, 2), LONG);
+    assert_int_equal(prefix_index_remove(ix, 1, gone, LONG - NODE), 0);
+    for (uint64_t p = EARLY; prefix_index_stats(ix).evicted < EARLY; p += SOME)
+        store_prompts(ix, p, SOME, 0);
+    assert_int_equal(prefix_index_held(ix, 1), NODE);
+    prefix_index_check(ix);
+}
+
 /* One chain alone: it may not evict itself. */
 static void a_chain_above_the_budget_is_refused(void **state)
 {
@@ -615,6 +652,7 @@ int main(void)
                     T(stores_and_removes_are_idempotent),
                     T(one_block_under_two_hashes_stays_until_both_are_removed),
                     T(a_block_that_follows_itself_is_refused), T(the_budget_evicts_the_coldest),
+                    T(the_first_one_may_go_too), T(what_was_used_through_a_leaf_is_not_cold),
                     T(a_chain_above_the_budget_is_refused), T(bytes_are_accounted_by_worker),
                     T(allocations_that_fail_leave_it_whole),
                     T(a_chain_of_a_million_blocks_needs_no_stack), T(random_operations_match_sets),

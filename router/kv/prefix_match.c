@@ -94,12 +94,13 @@ size_t prefix_tree_match(const struct prefix_tree *t, const uint64_t *local, siz
 
         if (node->next)
             TREE_PREFETCH_LOCAL(tree_node_ahead(t, id));
-        tree_node_use(node, t->generation);
         matched = cells_matched(node, local + w.depth, n - w.depth);
         if (!walk_node(&w, node, matched) || w.depth == n)
             break;
         at = prefix_tree_child(t, tree_position(id, matched - 1), local[w.depth]);
     }
+    if (w.last)
+        tree_node_use(w.last, t->generation);
     if (w.written != w.depth)
         write_depth(&w);
     return w.depth;

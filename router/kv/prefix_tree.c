@@ -416,6 +416,15 @@ static uint32_t length_needed(struct tree_node *n)
     return used ? 32 - (uint32_t)__builtin_clz(used) : 0;
 }
 
+/* What a node that goes was used for was the use of the one above it, too. */
+static void pass_on_use(const struct prefix_tree *t, const struct tree_node *n)
+{
+    struct tree_node *above = tree_node(t, n->up / TREE_CELLS);
+
+    if (t->generation - n->used < t->generation - above->used)
+        tree_node_use(above, n->used);
+}
+
 void prefix_tree_trim(struct prefix_tree *t, uint32_t id)
 {
     while (id != TREE_ROOT) {
@@ -425,6 +434,7 @@ void prefix_tree_trim(struct prefix_tree *t, uint32_t id)
         cut(t, id, length_needed(n));
         if (n->len > 0)
             return;
+        pass_on_use(t, n);
         if (tree_node(t, up / TREE_CELLS)->next == id)
             tree_node(t, up / TREE_CELLS)->next = 0;
         else

@@ -55,7 +55,8 @@ struct tree_node {
     uint32_t next; /* node that the last of 16 cells goes on in, 0 = none; the edge table has
                            all others */
     uint32_t n_holders;
-    uint32_t used;     /* generation of the last store or match here */
+    uint32_t used; /* generation of the last store here, or match that ended here; what is above a
+                          node is in use as it is, and gets its `used` when the node goes */
     uint16_t branches; /* cells below which the edge table has children */
     uint16_t named;    /* cells whose `external` is a name */
     uint8_t len;       /* cells; 0 in a free node, whose `next` is the next free one */
@@ -127,7 +128,8 @@ void prefix_tree_move_place(struct prefix_tree *t, uint32_t node, uint32_t slot,
  * slot still holds of the node.
  */
 uint32_t prefix_tree_clear(struct prefix_tree *t, uint32_t node, uint32_t slot, uint32_t cells);
-/* prefix_index_match(). Notes that what matches was used. */
+/* prefix_index_match(). Notes at the end of what matches that it was used: to note it all along the way
+ * would take from other threads the lines that they are about to read. */
 size_t prefix_tree_match(const struct prefix_tree *t, const uint64_t *local, size_t n,
                          uint32_t *ret_scores, size_t n_slots);
 /* Asserts every invariant; returns how many (slot, cell) pairs there are. O(size). For tests. */
