@@ -343,16 +343,23 @@ static void an_idle_worker_is_not_run_over(void **state)
 }
 
 /* A second of it, 20 % above what 64 workers can prefill: every window within. */
+static struct scenario sustained_on(uint32_t workers)
+{
+    struct scenario sc = burst_on(workers);
+
+    sc.name = "sustained";
+    sc.requests = 3000;
+    sc.length_us = 10 * WINDOW_US;
+    return sc;
+}
+
 static void sustained_load_stays_near_one_router(void **state)
 {
     (void)state;
     for (uint32_t workers = 8; workers <= WORKERS_MAX; workers *= 8) {
-        struct scenario sc = burst_on(workers);
+        struct scenario sc = sustained_on(workers);
         double lone;
 
-        sc.name = "sustained";
-        sc.requests = 3000;
-        sc.length_us = 10 * WINDOW_US;
         sc.routers = LONE;
         lone = worst_of(&sc);
         sc.routers = AWARE;
@@ -360,8 +367,22 @@ static void sustained_load_stays_near_one_router(void **state)
     }
 }
 
+/* Why the rule is one of bursts: without a pause it holds for news that takes no time, and for no other. */
+static void sustained_load_needs_news_that_takes_no_time(void **state)
+{
+    struct scenario sc = sustained_on(WORKERS_MAX);
+
+    (void)state;
+    sc.routers = UNAWARE;
+    sc.delay_min = sc.delay_max = 0;
+    assert_true(worst_of(&sc) <= 1.5);
+    sc.delay_min = sc.delay_max = 100;
+    assert_true(worst_of(&sc) > 1.5);
+}
+
 int main(void)
 {
     return TEST_RUN(T(a_burst_is_spread_over_equal_workers), T(without_the_term_it_is_not),
-                    T(an_idle_worker_is_not_run_over), T(sustained_load_stays_near_one_router));
+                    T(an_idle_worker_is_not_run_over), T(sustained_load_stays_near_one_router),
+                    T(sustained_load_needs_news_that_takes_no_time));
 }
