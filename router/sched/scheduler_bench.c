@@ -45,8 +45,7 @@ static struct booking *decide(struct scheduler *s, const uint32_t *tokens, uint6
                               .temperature = NAN,
                               .random = random};
 
-    q.n_blocks = block_hash_local(tokens, TOKENS, BLOCK, local);
-    block_hash_sequence(local, q.n_blocks, sequence);
+    q.n_blocks = block_hash_prompt(BLOCK_HASH_SEED, tokens, TOKENS, BLOCK, local, sequence);
     if (scheduler_route(s, &q, d, &b) != 0)
         abort();
     return b;
@@ -59,8 +58,7 @@ static void warm(struct scheduler *s, uint64_t worker, uint32_t starter)
     struct prefix_block blocks[BLOCKS];
 
     make_tokens(tokens, starter, (uint32_t)worker);
-    (void)block_hash_local(tokens, TOKENS, BLOCK, local);
-    block_hash_sequence(local, BLOCKS, sequence);
+    (void)block_hash_prompt(BLOCK_HASH_SEED, tokens, TOKENS, BLOCK, local, sequence);
     for (size_t i = 0; i < BLOCKS; i++)
         blocks[i] = (struct prefix_block){sequence[i], local[i]};
     if (scheduler_store(s, (struct worker_rank){worker, 0}, NULL, blocks, BLOCKS) != 0)
