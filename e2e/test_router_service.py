@@ -235,10 +235,17 @@ def test_tells_how_much_each_worker_holds_as_1_6_1_does(tmp_path):
         for address in (ours, theirs):
             until("it knows what is cached", lambda: held(scores(address)) == [0, 8])
         assert scores(ours) == scores(theirs)
-        for more in ({"token_ids": []}, {"lora_name": "a"}, {"cache_namespace": "a"}, {"include_shared": False}, {"router_config_override": None}):
+        other = [None, None, {"mm_objects": [{"mm_hash": 7, "offsets": [[0, 1]]}]}]
+        for more in ({"token_ids": []}, {"lora_name": "a"}, {"cache_namespace": "a"}, {"include_shared": False}, {"router_config_override": None},
+                     {"block_mm_infos": other}, {"block_mm_infos": None}, {"block_mm_infos": [None] * 10}):
             assert scores(ours, **more) == scores(theirs, **more), more
-        assert held(scores(ours, cache_namespace="a")) == [0, 0]
-        assert {worker for worker in routes(stack)} < workers_of(stack) and len(routes(stack)) == 1
+        assert held(scores(ours, block_mm_infos=other)) == [0, 2]
+        # What is routed by need not be what is computed.
+        holder = next(row["worker_id"] for row in scores(ours)["workers"] if row["device_blocks"] == 8)
+        for seed in range(40, 43):
+            plane_caller.call(stack.generate, request(prompt(seed), mm_routing_info={
+                "routing_token_ids": tokens, "block_mm_infos": [], "expanded_prompt_len": len(tokens)}))
+        assert routes(stack) == [holder] * 4 and len(workers_of(stack)) == 2
 
 
 def own_words(address, tokens):

@@ -465,6 +465,71 @@ def test_bodies_say_that_they_are_json(service, reference, engines):
         ours, theirs = [typed(who, method, path, body, None) for who in (service, reference)]
         assert ours == theirs, (method, path)
 
+# --- media ---
+
+def media(*blocks):
+    """Of blocks in their order: None, or hashes."""
+    return [None if block is None else {"mm_objects": [{"mm_hash": name, "offsets": [[0, 1]]} for name in block]} for block in blocks]
+
+
+MEDIA = [
+    {"block_mm_infos": media((7,), None, (8, 2**64 - 1))}, {"block_mm_infos": media((2**64 - 1, 8), (3,))}, {"block_mm_infos": []},
+    {"block_mm_infos": media(None, None, None, (1,), (2,))}, {"block_mm_infos": media(())}, {"block_mm_infos": None},
+    {"block_mm_infos": media((5, 5))}, {"is_eagle": True}, {"is_eagle": False}, {"is_eagle": True, "block_mm_infos": media((7,), (8,))},
+    {"is_eagle": True, "token_ids": [1] * 12}, {"is_eagle": True, "token_ids": []}, {"lora_name": "a", "block_mm_infos": media((7,))},
+    {"cache_salt": "a", "block_mm_infos": media((7,)), "is_eagle": True},
+    {"mm_routing_info": {"routing_token_ids": [9] * 10}}, {"mm_routing_info": {"routing_token_ids": []}},
+    {"mm_routing_info": {"routing_token_ids": [], "block_mm_infos": media((1,))}, "block_mm_infos": media((7,))},
+    {"mm_routing_info": {"routing_token_ids": [9] * 10, "block_mm_infos": media((1,), (2,))}, "block_mm_infos": media((7,))},
+    {"mm_routing_info": {"routing_token_ids": [9] * 10, "expanded_prompt_len": 3}, "token_ids": None}, {"mm_routing_info": None},
+    {"mm_routing_info": {"routing_token_ids": [9] * 10}, "block_mm_infos": media((7,))},
+    {"mm_routing_info": {}}, {"mm_routing_info": {"routing_token_ids": [-1]}}, {"mm_routing_info": []}, {"mm_routing_info": "x"},
+    {"mm_routing_info": {"routing_token_ids": [9], "block_mm_infos": None}},
+    {"block_mm_infos": {}}, {"block_mm_infos": [{}]}, {"block_mm_infos": [[]]}, {"block_mm_infos": [1]}, {"block_mm_infos": "x"},
+    {"block_mm_infos": [{"mm_objects": None}]}, {"block_mm_infos": [{"mm_objects": [None]}]}, {"block_mm_infos": [{"mm_objects": [{"mm_hash": 1}]}]},
+    {"block_mm_infos": [{"mm_objects": [{"offsets": []}]}]}, {"block_mm_infos": [{"mm_objects": [{"mm_hash": -1, "offsets": []}]}]},
+    {"block_mm_infos": [{"mm_objects": [{"mm_hash": 2**64, "offsets": []}]}]}, {"block_mm_infos": [{"mm_objects": [], "more": 1}]},
+    {"block_mm_infos": [{"mm_objects": [{"mm_hash": 1, "offsets": [], "more": 1}]}]},
+    *({"block_mm_infos": [{"mm_objects": [{"mm_hash": 1, "offsets": offsets}]}]} for offsets in (
+        None, [[]], [[1]], [[1, 2, 3]], [[1, 2], [3, 4]], [[2, 1]], [[1, -1]], [[1.5, 2]], [[None, 2]], [None], "x", [1, 2])),
+    {"is_eagle": 1}, {"is_eagle": "x"}, {"is_eagle": None},
+]
+
+
+def test_blocks_with_media_have_names_of_their_own(stack):
+    services = [serve(stack, "select"), start_reference(stack, "1.6.1")]
+    for who in services:
+        who.post("/workers", worker(1, None), 201)
+    names = set()
+    for more in MEDIA:
+        told = []
+        for who in services:
+            who.stack.port = who.port
+            answer = who.stack.request("POST", "/select_and_reserve", {**ask(tokens(3) + [7]), **more})
+            body = json.loads(answer.body) if answer.status == 200 else {}
+            told.append((answer.status, body.get("sequence_hashes"), body.get("isl_tokens")))
+        assert told[0] == told[1], more
+        names.add(tuple(told[0][1] or ()))
+    assert len(names) > 12
+
+
+def test_a_prompt_with_media_is_found_where_it_is(service, reference, engines):
+    """As it was published: with media beside it, or in the place of them."""
+    one, two = engines
+    for who in (service, reference):
+        for number, engine in enumerate(engines, 1):
+            who.post("/workers", worker(number, engine), 201)
+    for engine in engines:
+        for _ in (service, reference):
+            engine.wait_for_subscribers()
+    one.salted([101, 102, 103], tokens(3), block_mm_infos=media(None, (7,), None))
+    two.stored([201, 202], [9] * 2 * BLOCK)
+    for more, want in (({"block_mm_infos": media(None, (7,))}, {1: 3, 2: 0}), ({"block_mm_infos": media(None, (8,))}, {1: 1, 2: 0}), ({}, {1: 1, 2: 0}),
+                       ({"mm_routing_info": {"routing_token_ids": [9] * 3 * BLOCK}}, {1: 0, 2: 2})):
+        for who in (service, reference):
+            until("it is indexed", lambda: {row["worker_id"]: row["device_blocks"] for row in who.post(
+                "/overlap_scores", ask(tokens(3), **more))["workers"]} == want)
+
 
 # --- constraints of a request ---
 

@@ -100,24 +100,34 @@ void block_media_sort(struct block_media *media, size_t n)
         qsort(media, n, sizeof(*media), by_block_and_hash);
 }
 
+/* Hashes the blocks with media anew, each of @window tokens. */
+static void hash_media(const struct block_naming *nm, const uint32_t *tokens, size_t window,
+                       size_t n, uint64_t *ret_local)
+{
+    size_t at = 0;
+
+    while (at < nm->n_media && nm->media[at].block < n) {
+        size_t block = nm->media[at].block;
+        XXH3_state_t state;
+
+        XXH3_INITSTATE(&state); /* what the next line sets anyway, as the compiler does not see */
+        (void)XXH3_64bits_reset_withSeed(&state, nm->seed);
+        (void)XXH3_64bits_update(&state, tokens + block * nm->block_size, window * sizeof(*tokens));
+        for (; at < nm->n_media && nm->media[at].block == block; at++)
+            (void)XXH3_64bits_update(&state, &nm->media[at].mm_hash, sizeof(nm->media[at].mm_hash));
+        ret_local[block] = XXH3_64bits_digest(&state);
+    }
+}
+
 size_t block_hash_local_media(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
                               uint32_t block_size, const struct block_media *media, size_t n_media,
                               uint64_t *ret_local)
 {
+    const struct block_naming nm = {
+        .seed = seed, .block_size = block_size, .media = media, .n_media = n_media};
     size_t n = block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
-    size_t at = 0;
 
-    while (at < n_media && media[at].block < n) {
-        size_t block = media[at].block;
-        XXH3_state_t state;
-
-        (void)XXH3_64bits_reset_withSeed(&state, seed);
-        (void)XXH3_64bits_update(&state, tokens + block * block_size,
-                                 (size_t)block_size * sizeof(*tokens));
-        for (; at < n_media && media[at].block == block; at++)
-            (void)XXH3_64bits_update(&state, &media[at].mm_hash, sizeof(media[at].mm_hash));
-        ret_local[block] = XXH3_64bits_digest(&state);
-    }
+    hash_media(&nm, tokens, block_size, n, ret_local);
     return n;
 }
 
@@ -212,4 +222,20 @@ size_t block_hash_prompt(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
 void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence)
 {
     block_hash_sequence_seeded(BLOCK_HASH_SEED, local, n, ret_sequence);
+}
+
+size_t block_hash_prompt_named(const struct block_naming *nm, const uint32_t *tokens,
+                               size_t n_tokens, uint64_t *ret_local, uint64_t *ret_sequence)
+{
+    size_t n;
+
+    if (!nm->eagle && !nm->n_media)
+        return block_hash_prompt(nm->seed, tokens, n_tokens, nm->block_size, ret_local,
+                                 ret_sequence);
+    n = nm->eagle
+            ? block_hash_local_eagle_seeded(nm->seed, tokens, n_tokens, nm->block_size, ret_local)
+            : block_hash_local_seeded(nm->seed, tokens, n_tokens, nm->block_size, ret_local);
+    hash_media(nm, tokens, nm->block_size + (nm->eagle ? 1u : 0u), n, ret_local);
+    block_hash_sequence(ret_local, n, ret_sequence);
+    return n;
 }

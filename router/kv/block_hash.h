@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +59,17 @@ void block_media_sort(struct block_media *media, size_t n);
 size_t block_hash_local_media(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
                               uint32_t block_size, const struct block_media *media, size_t n_media,
                               uint64_t *ret_local);
+/* All that tells blocks of the same tokens apart; media are sorted, as above. */
+struct block_naming {
+    uint64_t seed;
+    uint32_t block_size;
+    bool eagle;
+    const struct block_media *media;
+    size_t n_media;
+};
+/* block_hash_prompt() of blocks that are named so: at most n_tokens / block_size. */
+size_t block_hash_prompt_named(const struct block_naming *nm, const uint32_t *tokens,
+                               size_t n_tokens, uint64_t *ret_local, uint64_t *ret_sequence);
 /* @ret_sequence may be @local itself. */
 void block_hash_sequence(const uint64_t *local, size_t n, uint64_t *ret_sequence);
 /* The same with another seed. */

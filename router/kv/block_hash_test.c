@@ -193,9 +193,36 @@ static void a_step_of_the_chain_is_the_hash_of_two_numbers(void **state)
     }
 }
 
+static void blocks_with_all_that_names_them(void **state)
+{
+    uint32_t tokens[13];
+    uint64_t local[3], sequence[3], want[3];
+    const struct block_media media[] = {{1, 7}};
+    struct block_naming nm = {.seed = 9, .block_size = 4};
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = i;
+    for (int with = 0; with < 4; with++) {
+        nm.eagle = with & 1;
+        nm.media = media;
+        nm.n_media = with >> 1;
+        assert_int_equal(block_hash_prompt_named(&nm, tokens, 13, local, sequence), 3);
+        if (nm.eagle)
+            (void)block_hash_local_eagle_seeded(9, tokens, 13, 4, want);
+        else
+            (void)block_hash_local_media(9, tokens, 13, 4, media, nm.n_media, want);
+        assert_true(local[0] == want[0] && local[2] == want[2]);
+        assert_true((local[1] == want[1]) == (!nm.eagle || !nm.n_media));
+        block_hash_sequence(local, 3, want);
+        assert_memory_equal(sequence, want, sizeof(want));
+    }
+}
+
 int main(void)
 {
-    return TEST_RUN(T(images_have_tokens_of_their_own), T(vectors_of_the_reference),
+    return TEST_RUN(T(blocks_with_all_that_names_them), T(images_have_tokens_of_their_own),
+                    T(vectors_of_the_reference),
                     T(both_at_once_are_the_same_as_one_after_the_other),
                     T(a_partial_block_has_no_hash), T(adapters_and_salts_have_hashes_of_their_own),
                     T(media_tell_blocks_of_the_same_tokens_apart),

@@ -157,6 +157,9 @@ static void pull_field(struct arena *a, struct json_pull *p, const struct body_f
     case BODY_NUMBERS:
         pull_numbers(a, p, at);
         break;
+    case BODY_MEDIA:
+        media_list_pull(a, p, at);
+        break;
     case BODY_OBJECT:
         if (json_pull_peek(p) != JSON_KIND_OBJECT)
             json_pull_fail(p, "an object was expected");

@@ -16,6 +16,7 @@
 #include "lib/base/err.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "router/service/media_list.h"
 #include "router/wire/optional.h"
 
 enum body_type {
@@ -28,8 +29,9 @@ enum body_type {
     BODY_HASHES,  /* struct u64_list: signed or unsigned 64-bit integers, the same bits */
     BODY_STRINGS, /* struct str_list */
     BODY_NUMBERS, /* struct number_list: an object of numbers by their names */
-    BODY_OBJECT,  /* struct str: the object's text, to be read by a table of its own */
-    BODY_JSON,    /* struct str: the text of any value */
+    BODY_MEDIA, /* struct media_list: of blocks, null or {"mm_objects": [{"mm_hash", "offsets"}]} */
+    BODY_OBJECT, /* struct str: the object's text, to be read by a table of its own */
+    BODY_JSON,   /* struct str: the text of any value */
 };
 
 struct u32_list {

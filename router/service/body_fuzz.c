@@ -16,6 +16,7 @@ struct all {
     struct u64_list hashes;
     struct str_list strings;
     struct number_list numbers;
+    struct media_list media;
 };
 
 static const struct body_field TABLE[] = {
@@ -27,6 +28,7 @@ static const struct body_field TABLE[] = {
     {"h", BODY_HASHES, offsetof(struct all, hashes), false},
     {"w", BODY_STRINGS, offsetof(struct all, strings), false},
     {"m", BODY_NUMBERS, offsetof(struct all, numbers), false},
+    {"i", BODY_MEDIA, offsetof(struct all, media), false},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -48,6 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sum += v.strings.ptr[i].len;
     for (size_t i = 0; i < v.numbers.len; i++)
         sum += v.numbers.ptr[i].name.len + !isnan(v.numbers.ptr[i].v);
+    for (size_t i = 1; i < v.media.len; i++)
+        assert(v.media.ptr[i - 1].block <= v.media.ptr[i].block);
+    assert(v.media.len <= size);
     assert(sum || !sum);
     assert(v.number.v <= UINT32_MAX);
     return 0;

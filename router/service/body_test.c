@@ -14,6 +14,7 @@ struct all {
     struct u64_list hashes;
     struct str_list strings;
     struct number_list numbers;
+    struct media_list media;
 };
 
 static const struct body_field TABLE[] = {
@@ -28,6 +29,7 @@ static const struct body_field TABLE[] = {
     {"hashes", BODY_HASHES, offsetof(struct all, hashes), false},
     {"strings", BODY_STRINGS, offsetof(struct all, strings), false},
     {"numbers", BODY_NUMBERS, offsetof(struct all, numbers), false},
+    {"media", BODY_MEDIA, offsetof(struct all, media), false},
 };
 
 static int parse(struct arena *a, const char *json, struct all *ret, struct err *e)
@@ -167,9 +169,47 @@ static void test_knows_content_types_of_json(void **state)
             fail_msg("%s is not JSON", other[i]);
 }
 
+#define OBJECTS(...) "{\"mm_objects\":[" __VA_ARGS__ "],\"x\":[]}"
+#define MEDIUM(hash, offsets) "{\"offsets\":" offsets ",\"mm_hash\":" hash ",\"x\":{}}"
+
+static void test_reads_media_of_blocks(void **state)
+{
+    static const char *const wrong[] = {"{}",
+                                        "[1]",
+                                        "[[]]",
+                                        "[{}]",
+                                        "[" OBJECTS("null") "]",
+                                        "[" OBJECTS("{\"mm_hash\":1}") "]",
+                                        "[" OBJECTS(MEDIUM("-1", "[]")) "]",
+                                        "[" OBJECTS(MEDIUM("1", "[[1]]")) "]",
+                                        "[" OBJECTS(MEDIUM("1", "[[null,2]]")) "]",
+                                        "[" OBJECTS(MEDIUM("1", "[2,3]")) "]",
+                                        "[" OBJECTS(MEDIUM("1", "null")) "]"};
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct all v;
+    struct err e;
+
+    (void)state;
+    EXPECT_OK(parse(a,
+                    "{\"name\":\"\",\"media\":[null," OBJECTS(
+                        MEDIUM("18446744073709551615",
+                               "[[0,1],[4,5]]") "," MEDIUM("3", "[]")) "," OBJECTS() "]}",
+                    &v, &e),
+              &e);
+    assert_int_equal(v.media.len, 2);
+    assert_true(v.media.ptr[0].block == 1 && v.media.ptr[0].mm_hash == 3);
+    assert_true(v.media.ptr[1].block == 1 && v.media.ptr[1].mm_hash == UINT64_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char *body = arena_printf(a, "{\"name\":\"\",\"media\":%s}", wrong[i]);
+
+        if (parse(a, body, &v, &e) >= 0)
+            fail_msg("%s", wrong[i]);
+    }
+}
+
 int main(void)
 {
-    return TEST_RUN(T(test_reads_every_type), T(test_reads_lists_and_numbers_by_name),
-                    T(test_absent_and_null_are_the_same), T(test_names_what_is_wrong),
-                    T(test_knows_content_types_of_json));
+    return TEST_RUN(T(test_reads_media_of_blocks), T(test_reads_every_type),
+                    T(test_reads_lists_and_numbers_by_name), T(test_absent_and_null_are_the_same),
+                    T(test_names_what_is_wrong), T(test_knows_content_types_of_json));
 }

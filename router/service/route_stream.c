@@ -93,21 +93,23 @@ static void hash_for_tracker(struct route_stream *s, uint32_t block_size)
     if (!s->pool->tracking)
         return;
     s->tracked = arena_alloc(s->arena, (s->n_blocks + 1) * sizeof(*s->tracked));
-    (void)tracking_hash_sequence(s->pool->tracking, &scope, s->in.tokens, s->in.n_tokens,
+    (void)tracking_hash_sequence(s->pool->tracking, &scope, s->in.routed.ptr, s->in.routed.len,
                                  s->tracked);
 }
 
 static void hash_prompt(struct route_stream *s)
 {
     uint32_t block_size = scheduler_block_size(s->pool->scheduler);
-    size_t n = s->in.n_tokens / block_size;
+    const struct block_naming nm = {s->in.hash_seed, block_size, false, s->in.media.ptr,
+                                    s->in.media.len};
+    size_t n = s->in.routed.len / block_size;
     uint64_t hashed;
 
     s->times.hashing_at_ns = clock_now_ns();
     s->local = arena_alloc(s->arena, (n + 1) * sizeof(*s->local));
     s->sequence = arena_alloc(s->arena, (n + 1) * sizeof(*s->sequence));
-    s->n_blocks = block_hash_prompt(s->in.hash_seed, s->in.tokens, s->in.n_tokens, block_size,
-                                    s->local, s->sequence);
+    s->n_blocks =
+        block_hash_prompt_named(&nm, s->in.routed.ptr, s->in.routed.len, s->local, s->sequence);
     hashed = clock_now_ns();
     hash_for_tracker(s, block_size);
     s->times.block_hashing = hashed - s->times.hashing_at_ns;
@@ -144,7 +146,7 @@ static struct route_request query(const struct route_stream *s)
         .sequence = s->sequence,
         .tracked = s->tracked,
         .n_blocks = s->n_blocks,
-        .isl = (uint32_t)MAX(in->n_tokens, (size_t)1), /* a question may be about none */
+        .isl = (uint32_t)MAX(in->routed.len, (size_t)1), /* a question may be about none */
         .pinned = in->backend_instance_id.set,
         .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
         .exclude = s->failed,
@@ -165,7 +167,7 @@ static const struct shared_hits *ask_shared(const struct route_stream *s, struct
     const struct route_pool *p = s->pool;
 
     return shared_cache_ask(p->shared, scheduler_conf(p->scheduler),
-                            s->in.salted ? NULL : s->in.tokens, s->in.n_tokens, ret);
+                            s->in.salted ? NULL : s->in.routed.ptr, s->in.routed.len, ret);
 }
 
 static void note_decision(struct route_stream *s, const struct route_request *q, int result)
@@ -374,7 +376,7 @@ static void note_output(struct route_stream *s, size_t n)
 {
     uint32_t block = scheduler_block_size(s->pool->scheduler);
     const struct opt_u64 *expected = &s->in.expected_output_tokens;
-    uint64_t before = (s->in.n_tokens + block - 1) / block, blocks;
+    uint64_t before = (s->in.routed.len + block - 1) / block, blocks;
     double decay = 1;
 
     if (n == 0)
@@ -384,7 +386,7 @@ static void note_output(struct route_stream *s, size_t n)
         tell_computed(s);
     }
     s->n_output += n;
-    blocks = (s->in.n_tokens + s->n_output + block - 1) / block - before;
+    blocks = (s->in.routed.len + s->n_output + block - 1) / block - before;
     if (!s->pool->track_output_blocks || blocks <= s->n_output_blocks)
         return;
     s->n_output_blocks = blocks;

@@ -135,7 +135,7 @@ static void pull_binding(struct json_pull *p, struct routed_request *rq)
 }
 
 /* A token takes two bytes of text at least, which bounds their number before any is stored. */
-static void pull_tokens(struct arena *a, struct json_pull *p, struct routed_request *rq)
+static void pull_tokens(struct arena *a, struct json_pull *p, struct u32_list *ret)
 {
     struct str text;
     struct json_pull counter = *p;
@@ -155,15 +155,64 @@ static void pull_tokens(struct arena *a, struct json_pull *p, struct routed_requ
             json_pull_fail(p, "a token id does not fit into 32 bits");
         tokens[n++] = (uint32_t)id;
     }
-    rq->tokens = tokens;
-    rq->n_tokens = n;
+    *ret = (struct u32_list){tokens, n};
+}
+
+static void pull_prompt(struct arena *a, struct json_pull *p, struct routed_request *rq)
+{
+    struct u32_list tokens = {NULL, 0};
+
+    pull_tokens(a, p, &tokens);
+    rq->tokens = tokens.ptr;
+    rq->n_tokens = tokens.len;
+}
+
+/* What it says goes before the prompt, and before what is said of that, if it has tokens. */
+static void pull_mm_routing(struct arena *a, struct json_pull *p, struct routed_request *rq)
+{
+    struct media_list media = {.ptr = NULL};
+    bool has_tokens = false;
+    struct str key;
+
+    if (json_pull_null(p) || !json_pull_object(p))
+        return;
+    while (json_pull_key(p, &key)) {
+        if (str_is(key, "routing_token_ids")) {
+            pull_tokens(a, p, &rq->routed);
+            has_tokens = true;
+        } else if (str_is(key, "block_mm_infos")) {
+            media_list_pull(a, p, &media);
+        } else {
+            skip_pull(p);
+        }
+    }
+    if (!has_tokens)
+        json_pull_fail(p, "mm_routing_info has no routing_token_ids");
+    if (rq->routed.len)
+        rq->media = media;
+}
+
+/* Of the prompt itself. */
+static void pull_media(struct arena *a, struct json_pull *p, struct routed_request *rq)
+{
+    struct media_list media = {.ptr = NULL};
+
+    if (json_pull_null(p))
+        return;
+    media_list_pull(a, p, &media);
+    if (!rq->routed.len)
+        rq->media = media;
 }
 
 static void pull_member(struct arena *a, struct json_pull *p, struct str key,
                         struct routed_request *rq, struct naming *nm)
 {
     if (str_is(key, "token_ids"))
-        pull_tokens(a, p, rq);
+        pull_prompt(a, p, rq);
+    else if (str_is(key, "mm_routing_info"))
+        pull_mm_routing(a, p, rq);
+    else if (str_is(key, "block_mm_infos"))
+        pull_media(a, p, rq);
     else if (str_is(key, "routing"))
         pull_routing(p, rq, nm);
     else if (str_is(key, "stop_conditions"))
@@ -190,7 +239,7 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
     json_pull_init(&p, json);
     rq.bare = json_pull_peek(&p) == JSON_KIND_ARRAY;
     if (rq.bare) {
-        pull_tokens(a, &p, &rq);
+        pull_prompt(a, &p, &rq);
     } else if (json_pull_object(&p)) {
         while (json_pull_key(&p, &key))
             pull_member(a, &p, key, &rq, &nm);
@@ -200,6 +249,10 @@ int routed_request_parse(struct arena *a, struct str json, struct routed_request
         return r;
     if (!rq.tokens || rq.n_tokens > UINT32_MAX)
         return err_set(e, -EINVAL, "token_ids is missing or too long");
+    if (!rq.routed.len)
+        rq.routed = (struct u32_list){rq.tokens, rq.n_tokens};
+    if (rq.routed.len > UINT32_MAX)
+        return err_set(e, -EINVAL, "routing_token_ids is too long");
     rq.hash_seed = block_hash_seed(nm.lora_name, nm.cache);
     rq.salted = nm.cache.len > 0;
     *ret = rq;
@@ -288,13 +341,24 @@ void routed_request_put(struct buf *out, struct str json, const struct routed_re
 
 /* --- another worker goes on ------------------------------------------------------------------- */
 
+static const uint32_t *joined(struct arena *a, const uint32_t *tokens, size_t n_tokens,
+                              const uint32_t *said, size_t n)
+{
+    uint32_t *all = arena_alloc(a, (n_tokens + n) * sizeof(*all));
+
+    memcpy(all, tokens, n_tokens * sizeof(*all));
+    memcpy(all + n_tokens, said, n * sizeof(*all));
+    return all;
+}
+
 void routed_request_extend(struct arena *a, struct routed_request *rq, const uint32_t *said,
                            size_t n)
 {
-    uint32_t *all = arena_alloc(a, (rq->n_tokens + n) * sizeof(*all));
+    const uint32_t *all = joined(a, rq->tokens, rq->n_tokens, said, n);
 
-    memcpy(all, rq->tokens, rq->n_tokens * sizeof(*all));
-    memcpy(all + rq->n_tokens, said, n * sizeof(*all));
+    rq->routed.ptr =
+        rq->routed.ptr == rq->tokens ? all : joined(a, rq->routed.ptr, rq->routed.len, said, n);
+    rq->routed.len += n;
     rq->tokens = all;
     rq->n_tokens += n;
     rq->n_said += n;

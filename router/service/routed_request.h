@@ -16,6 +16,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "router/service/body.h"
 #include "router/wire/optional.h"
 
 struct arena;
@@ -26,7 +27,9 @@ struct routed_request {
     bool bare;              /* it was the array alone: not to be forwarded */
     const uint32_t *tokens; /* in the arena */
     size_t n_tokens;
-    uint64_t hash_seed; /* of its blocks: an adapter's, or that of a cache of its own */
+    struct u32_list routed;  /* what it is routed by: the same, or as long as its images will be */
+    struct media_list media; /* of its blocks, which are not in that */
+    uint64_t hash_seed;      /* of its blocks: an adapter's, or that of a cache of its own */
     struct opt_u64 backend_instance_id, dp_rank, expected_output_tokens; /* of `routing` */
     bool salted; /* a cache of its own: what all workers share is of no use to it */
     struct opt_bool enable_local_updates;

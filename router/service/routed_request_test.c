@@ -15,6 +15,47 @@ static int parse(struct arena *a, const char *json, struct routed_request *ret)
     return routed_request_parse(a, str_from(json), ret, &e);
 }
 
+#define MEDIUM(hash) "{\"mm_objects\":[{\"mm_hash\":" hash ",\"offsets\":[[0,1]]}]}"
+
+/* What it is routed by is told apart from what is computed. */
+static void test_images_are_routed_by(void **state)
+{
+    static const uint32_t said[] = {8, 9};
+    AUTO(arena_free) struct arena *a = arena_new();
+    struct routed_request rq;
+
+    (void)state;
+    assert_int_equal(
+        parse(a,
+              "{\"block_mm_infos\":[" MEDIUM(
+                  "1") "],\"token_ids\":[1],"
+                       "\"mm_routing_info\":{\"routing_token_ids\":[5,6,7],\"block_mm_infos\":"
+                       "[null," MEDIUM("3") "],\"expanded_prompt_len\":2}}",
+              &rq),
+        0);
+    assert_int_equal(rq.n_tokens, 1);
+    assert_int_equal(rq.routed.len, 3);
+    assert_int_equal(rq.media.len, 1);
+    assert_true(rq.media.ptr[0].block == 1 && rq.media.ptr[0].mm_hash == 3);
+    routed_request_extend(a, &rq, said, 2);
+    assert_int_equal(rq.n_tokens, 3);
+    assert_int_equal(rq.routed.len, 5);
+    assert_true(rq.tokens[0] == 1 && rq.tokens[2] == 9 && rq.routed.ptr[2] == 7 &&
+                rq.routed.ptr[4] == 9);
+
+    assert_int_equal(parse(a,
+                           "{\"token_ids\":[1],\"mm_routing_info\":{\"routing_token_ids\":[]},"
+                           "\"block_mm_infos\":[" MEDIUM("2") "," MEDIUM("1") "]}",
+                           &rq),
+                     0);
+    assert_true(rq.routed.ptr == rq.tokens && rq.routed.len == 1 && rq.media.len == 2);
+    routed_request_extend(a, &rq, said, 2);
+    assert_true(rq.routed.ptr == rq.tokens && rq.routed.len == 3);
+    assert_true(parse(a, "{\"token_ids\":[1],\"mm_routing_info\":{}}", &rq) < 0);
+    assert_true(parse(a, "{\"token_ids\":[1],\"block_mm_infos\":[{}]}", &rq) < 0);
+    assert_int_equal(parse(a, "{\"token_ids\":[1],\"mm_routing_info\":null}", &rq), 0);
+}
+
 static void test_reads_what_routing_needs(void **state)
 {
     AUTO(arena_free) struct arena *a = arena_new();
@@ -241,9 +282,9 @@ static void test_tells_of_itself_in_outputs(void **state)
 
 int main(void)
 {
-    return TEST_RUN(T(test_reads_what_routing_needs), T(test_what_names_the_blocks),
-                    T(test_a_question_may_be_about_nothing), T(test_refuses_what_cannot_be_routed),
-                    T(test_changes_nothing_but_the_rank), T(test_says_what_must_not_move),
-                    T(test_what_is_left_when_a_worker_is_lost), T(test_tells_of_itself_in_outputs),
-                    T(test_fills_in_what_workers_insist_on));
+    return TEST_RUN(T(test_images_are_routed_by), T(test_reads_what_routing_needs),
+                    T(test_what_names_the_blocks), T(test_a_question_may_be_about_nothing),
+                    T(test_refuses_what_cannot_be_routed), T(test_changes_nothing_but_the_rank),
+                    T(test_says_what_must_not_move), T(test_what_is_left_when_a_worker_is_lost),
+                    T(test_tells_of_itself_in_outputs), T(test_fills_in_what_workers_insist_on));
 }

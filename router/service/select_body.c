@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/service/select_body.h"
 
+#include "lib/base/json_pull.h"
+
 #define AT(member) offsetof(struct select_body, member)
 static const struct body_field BODY[] = {
     {"selection_id", BODY_STR, AT(selection_id), false},
@@ -9,6 +11,9 @@ static const struct body_field BODY[] = {
     {"session_id", BODY_STR, AT(session_id), false},
     {"lora_name", BODY_STR, AT(lora_name), false},
     {"cache_salt", BODY_STR, AT(cache_salt), false},
+    {"block_mm_infos", BODY_MEDIA, AT(block_mm_infos), false},
+    {"mm_routing_info", BODY_OBJECT, AT(mm_routing_info), false},
+    {"is_eagle", BODY_BOOL, AT(is_eagle), false},
     {"token_ids", BODY_TOKENS, AT(token_ids), false},
     {"block_hashes", BODY_HASHES, AT(block_hashes), false},
     {"sequence_hashes", BODY_HASHES, AT(sequence_hashes), false},
@@ -43,6 +48,25 @@ static int read_detail(struct rest_call *c, struct str json, const struct body_f
     int r = json.ptr ? body_parse(c->arena, json, table, n, into, &e) : 0;
 
     return r ? rest_error(c, 422, "the body is not as expected: %s", e.text) : 0;
+}
+
+int select_tokens_read(struct rest_call *c, const struct select_body *b, struct u32_list *ret,
+                       struct media_list *ret_media)
+{
+    struct routing_info {
+        struct u32_list tokens;
+        struct media_list media;
+    } info = {.tokens = {NULL, 0}};
+    static const struct body_field table[] = {
+        {"routing_token_ids", BODY_TOKENS, offsetof(struct routing_info, tokens), true},
+        {"block_mm_infos", BODY_MEDIA, offsetof(struct routing_info, media), false}};
+    int status = read_detail(c, b->mm_routing_info, table, ARRAY_LEN(table), &info);
+
+    if (status == 0 && str_is(json_pull_member(b->mm_routing_info, "block_mm_infos"), "null"))
+        status = rest_error(c, 422, "the body is not as expected: block_mm_infos is null");
+    *ret = info.tokens.len ? info.tokens : b->token_ids;
+    *ret_media = info.tokens.len ? info.media : b->block_mm_infos;
+    return status;
 }
 
 int select_details_read(struct rest_call *c, const struct select_body *b,

@@ -99,21 +99,25 @@ static int read_prompt(struct choice *ch)
                                          .block_size = block_size,
                                          .cache_namespace = b->cache_salt,
                                          .lora_name = b->lora_name};
-    size_t n = b->token_ids.len / block_size;
+    struct block_naming nm = {.seed = block_hash_seed(b->lora_name, b->cache_salt),
+                              .block_size = block_size,
+                              .eagle = b->is_eagle.v};
+    struct media_list media;
+    struct u32_list tokens;
     uint64_t *local, *sequence;
+    size_t n;
+    int status = select_tokens_read(ch->c, b, &tokens, &media);
 
-    if (!b->token_ids.ptr)
-        return read_hashes(ch);
-    local = arena_alloc(ch->c->arena, (n + 1) * sizeof(*local));
-    sequence = arena_alloc(ch->c->arena, (n + 1) * sizeof(*sequence));
-    (void)block_hash_local_seeded(block_hash_seed(b->lora_name, b->cache_salt), b->token_ids.ptr,
-                                  b->token_ids.len, block_size, local);
+    if (status || !tokens.ptr)
+        return status ? status : read_hashes(ch);
+    nm.media = media.ptr;
+    nm.n_media = media.len;
+    local = arena_alloc(ch->c->arena, (tokens.len / block_size + 1) * sizeof(*local));
+    sequence = arena_alloc(ch->c->arena, (tokens.len / block_size + 1) * sizeof(*sequence));
+    n = block_hash_prompt_named(&nm, tokens.ptr, tokens.len, local, sequence);
     if (ch->s->tracking)
-        (void)tracking_hash_sequence(ch->s->tracking, &scope, b->token_ids.ptr, b->token_ids.len,
-                                     sequence);
-    else
-        block_hash_sequence(local, n, sequence);
-    ch->prompt = (struct prompt){local, sequence, n, (uint32_t)b->token_ids.len};
+        (void)tracking_hash_sequence(ch->s->tracking, &scope, tokens.ptr, tokens.len, sequence);
+    ch->prompt = (struct prompt){local, sequence, n, (uint32_t)tokens.len};
     return 0;
 }
 
