@@ -586,16 +586,21 @@ def with_media(release):
         {"chat_template_args": {"enable_thinking": True}}, {"chat_template_args": {"foo": [1]}}, {"reasoning_effort": "low"})]
 
 
+def take_any_content(rig, monkeypatch):
+    """Before the worker: its template takes what is no text, too."""
+    model = rig.stack.folder / "model"
+    shutil.copytree(stack.MODEL_PATH, model)
+    (model / "chat_template.jinja").write_text("{{ messages | tojson }}")
+    monkeypatch.setattr(stack, "MODEL_PATH", model)
+
+
 @pytest.mark.parametrize("thoughts", [None, "qwen3"])
 @pytest.mark.parametrize("release", ["0.9.0", NEWEST])
 def test_what_workers_are_told_of_media(rig, monkeypatch, release, thoughts):
     """And of the template's arguments: all that the reference tells beside tokens, URLs of data too."""
     from test_answer_shapes import of_release
 
-    model = rig.stack.folder / "model"
-    shutil.copytree(stack.MODEL_PATH, model)
-    (model / "chat_template.jinja").write_text("{{ messages | tojson }}")  # any content
-    monkeypatch.setattr(stack, "MODEL_PATH", model)
+    take_any_content(rig, monkeypatch)
     rig.start(thoughts=thoughts, change=of_release(release))
     style = ["--chat-template-style", "dynamo-0.9"] if release == "0.9.0" else []
     fronts = rig.reference(release), rig.ours(*style)
@@ -606,6 +611,25 @@ def test_what_workers_are_told_of_media(rig, monkeypatch, release, thoughts):
             bodies.append({key: rig.worker.bodies[-1].get(key) for key in ("token_ids", "multi_modal_data", "multi_modal_uuids", "extra_args")})
         assert bodies[0] == bodies[1], body
         assert bool(bodies[1]["multi_modal_data"]) == ("_url" in json.dumps(body))
+
+
+def test_a_card_with_a_media_decoder(rig, monkeypatch):
+    """Which 0.9.0's mocker has: ours and 0.9.0's frontend leave URLs to the worker. That of 1.6.1 hands images over
+    by NIXL, without which it does not serve the model; and its fetcher must say one thing more."""
+    from test_answer_shapes import of_release
+
+    def change(card):
+        of_release("0.9.0")(card)
+        card.update(media_decoder={"image": {"limits": {"max_image_width": None, "max_image_height": None, "max_alloc": 134217728}}},
+                    media_fetcher={"user_agent": "dynamo-ai/dynamo", "allow_direct_ip": False, "allow_direct_port": False,
+                                   "allowed_media_domains": None, "timeout": {"secs": 30, "nanos": 0}})
+    take_any_content(rig, monkeypatch)
+    rig.start(change=change)
+    told = []
+    for front in (rig.reference("0.9.0"), rig.ours("--chat-template-style", "dynamo-0.9")):
+        assert front.ask(CHAT, {"model": MODEL, "max_tokens": 5, **with_media("0.9.0")[0]})[0] == 200
+        told.append(rig.worker.bodies[-1]["multi_modal_data"])
+    assert told[0] == told[1] and {"Url": DATA} in told[1]["image_url"]
 
 
 def told_apart(body):
