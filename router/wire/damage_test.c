@@ -7,6 +7,7 @@
  */
 #include "lib/base/arena.h"
 #include "lib/base/digest.h"
+#include "router/wire/captures_test.h"
 #include "router/wire/control.h"
 #include "router/wire/engine_output.h"
 #include "router/wire/engine_request.h"
@@ -126,6 +127,16 @@ static int do_envelope(struct str in, struct buf *out)
 
     if (r == 0)
         event_envelope_put(out, &v);
+    return r;
+}
+
+static int do_event_frame(struct str in, struct buf *out)
+{
+    struct str envelope;
+    int r = event_frame_parse(in, &envelope, NULL);
+
+    if (r == 0)
+        event_frame_put(out, envelope);
     return r;
 }
 
@@ -315,6 +326,27 @@ static void damage_event(struct tally *t, const char *path, struct str in)
     }
 }
 
+struct publisher {
+    struct tally *t;
+    const char *path;
+};
+
+static void damage_message(void *arg, const struct str *parts)
+{
+    const struct publisher *p = arg;
+    struct str envelope;
+
+    damage(p->t, do_event_frame, parts[ZMTP_PARTS - 1], p->path);
+    if (event_frame_parse(parts[ZMTP_PARTS - 1], &envelope, NULL) == 0)
+        damage_event(p->t, p->path, envelope);
+}
+
+static void pass_over(void *arg, struct str command)
+{
+    (void)arg;
+    (void)command; /* the library's */
+}
+
 static void check_file(void *arg, const char *path, struct str content)
 {
     struct tally *t = arg;
@@ -322,6 +354,8 @@ static void check_file(void *arg, const char *path, struct str content)
 
     if (!str_ends(p, STR(".bin")))
         return;
+    if (str_has(p, STR("/zmtp/")))
+        zmtp_walk(content, damage_message, pass_over, &(struct publisher){t, path});
     if (str_has(p, STR("request_plane_client_to_worker")))
         damage_requests(t, path, content);
     else if (str_has(p, STR("response_plane_worker")))
