@@ -227,6 +227,7 @@ ERRORS = [
     ("POST", "/register", {**REGISTER, "instance_id": 8, "block_size": 8}, 409),
     ("POST", "/register", {**REGISTER, "instance_id": 8, "endpoint": "bad"}, 400),
     ("POST", "/register", {"instance_id": 9, "endpoint": "tcp://127.0.0.1:1", "model_name": "m"}, 422),
+    ("POST", "/register", {**REGISTER, "additional_salt": 5}, 422),
     ("POST", "/query", {"token_ids": [], "model_name": "m"}, 200),
     ("POST", "/query", {"token_ids": [1, 2, 3, 4], "model_name": "m"}, 200),
     ("POST", "/query_by_hash", {"block_hashes": [-1], "model_name": "m"}, 200),
@@ -249,7 +250,7 @@ def test_statuses(service):
     for method, path, body, status in ERRORS:
         service.call(method, path, body, status)
     service.call("POST", "/query", json.dumps({"token_ids": [1] * 3_000_000, "model_name": "m"}), 413)
-    assert service.metric("dynamo_kvindexer_errors_total", endpoint="/register", status_class="4xx") == 4
+    assert service.metric("dynamo_kvindexer_errors_total", endpoint="/register", status_class="4xx") == 5
     assert service.metric("dynamo_kvindexer_requests_total", endpoint="/query", method="POST") == 5
 
 
@@ -448,16 +449,23 @@ def test_the_reference_finds_the_same_on_slower_tiers(service, reference):
     rng = random.Random(7)
     prompts = [tokens(SHARED, 1000) + tokens(5, 10_000 * (n + 1)) for n in range(4)]
     chains = [[hash(tuple(prompt[:end])) for end in range(BLOCK, len(prompt) + 1, BLOCK)] for prompt in prompts]
-    markers = iter(range(1_000_000, 9_000_000, BLOCK))
+    markers = iter(range(1_000_000, 9_000_000, 2 * BLOCK))
 
     def settled(engines, ranks):
-        marker = tokens(1, next(markers))
-        for engine in engines:
+        """Tiers may be served one beside the other: each has a marker, behind one on the device."""
+        marked = []
+        for medium in sorted(set(LOWER_TIERS)):
             for rank in ranks:
-                engine.stored([marker[0]], marker, rank=rank)
+                marker = tokens(2, next(markers))
+                for engine in engines:
+                    engine.stored([marker[0]], marker[:BLOCK], rank=rank)
+                    engine.stored([marker[BLOCK]], marker[BLOCK:], parent=marker[0], medium=medium, rank=rank)
+                marked.append(marker)
+        matched = lambda who, marker: [found["longest_matched"] for found in who.post(
+            "/query", {"token_ids": marker, "model_name": "m"})["instances"].values()]
         for who in (service, reference):
-            until("all events are applied", lambda: sorted(who.scores(marker)) == ["0", "1"] and all(
-                len(ranks) == 2 for ranks in who.scores(marker).values()))
+            for marker in marked:
+                until("all events are applied", lambda: matched(who, marker) == [2 * BLOCK] * len(engines))
 
     with Engine() as one, Engine() as two:
         engines = (one, two)

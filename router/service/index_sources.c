@@ -175,6 +175,7 @@ int index_on_register(void *state, struct rest_call *c)
         {"tenant_id", BODY_STR, REG(routing_group), false},
         {"dp_rank", BODY_U32, REG(dp_rank), false},
         {"replay_endpoint", BODY_STR, REG(replay_endpoint), false},
+        {"additional_salt", BODY_STR, REG(additional_salt), false},
     };
     struct index_registration rg = {.routing_group = STR("default")};
     int status = rest_body(c, table, ARRAY_LEN(table), &rg), r;

@@ -45,6 +45,7 @@ struct index_state {
 struct index_registration {
     struct opt_u64 instance_id, block_size, dp_rank;
     struct str endpoint, model_name, routing_group, replay_endpoint;
+    struct str additional_salt; /* has no effect in the reference either */
 };
 
 /* --- index_sources.c --- */
