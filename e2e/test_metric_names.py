@@ -14,6 +14,7 @@ from conftest import free_port
 from engine_publisher import Engine
 from stack import CHAT, MODEL, MODEL_PATH, Stack, until
 from test_combinations import HELLO, REQUESTS, Front, Reference, serve
+from test_global_router import Pools, agg, request as asked
 from test_index_service import serve as service, tokens
 from test_router_service import RouterStack, prompt, request, told_by_theirs
 from test_select_service import start_reference
@@ -179,6 +180,30 @@ def test_the_router_s_metrics_are_ours(tmp_path, version):
         assert grown[0].items() <= grown[1].items() and (version == "0.9.0" or list(grown[0]) == COUNTED)
         registered = "dynamo_component_router_worker_registered"
         assert [total(text, registered) for text in after] == [2 if version != "0.9.0" else None, 2]
+
+
+def test_the_global_router_s_metrics_are_ours(tmp_path):
+    absent = {pattern: why for pattern, why in ROUTER_ABSENT.items() if why == RUNTIME}
+    with Pools(tmp_path) as stack:
+        stack.pool("p0")
+        ports = free_port(), free_port()
+        both = [stack.above(ns, agg(["p0"], mapping=((0, 0), (0, 0)), priority_overrides=[]), theirs=ns == "theirs", DYN_SYSTEM_PORT=port,
+                            DYN_SYSTEM_HOST="127.0.0.1") for ns, port in zip(("theirs", "ours"), ports)]
+        for process in both:
+            until("it knows the pool", lambda: answered(process.addresses["generate"]))
+        told = [settled(port) for port in ports]
+        compare(*told, absent)
+        for text in told:
+            assert total(text, "dynamo_component_requests_total") >= 1
+            assert total(text, "dynamo_component_response_bytes_total") > 100
+
+
+def answered(address):
+    """Whether somebody has an answer: a router above pools does not say whom it found."""
+    try:
+        return plane_caller.call(address, asked(20))
+    except (OSError, EOFError, plane_caller.PlaneError):
+        return None
 
 
 def test_the_indexer_s_metrics_are_ours(tmp_path):

@@ -9,33 +9,36 @@ static const double SECONDS[] = {.005, .01, .025, .05, .1, .25, .5,  1,  2.5,
 
 struct series_of {
     struct metric_registry *registry;
-    const char *ns, *component, *endpoint, *worker_id;
+    const struct call_labels *labels;
+    const char *worker_id;
 };
 
 static struct metric *series(const struct series_of *of, const char *name, const char *help,
                              enum metric_type type)
 {
+    const struct call_labels *l = of->labels;
     AUTO(mem_free) char *full = xasprintf("dynamo_component_%s", name);
     const struct metric_desc d = {.name = full,
                                   .help = help,
                                   .type = type,
                                   .labels = {"dynamo_namespace", "dynamo_component",
-                                             "dynamo_endpoint", "service", "worker_id"},
+                                             "dynamo_endpoint", "service", "worker_id",
+                                             l->type ? "type" : NULL},
                                   .buckets = type == METRIC_HISTOGRAM ? SECONDS : NULL,
                                   .n_buckets = type == METRIC_HISTOGRAM ? ARRAY_LEN(SECONDS) : 0};
 
     /* What the reference calls a service is the component. */
-    return metric_with(metric_family(of->registry, &d), of->ns, of->component, of->endpoint,
-                       of->component, of->worker_id);
+    return metric_with(metric_family(of->registry, &d), l->ns, l->component, l->endpoint,
+                       l->component, of->worker_id, l->type);
 }
 
-void call_metrics_init(struct call_metrics *m, struct metric_registry *r, const char *ns,
-                       const char *component, const char *endpoint, uint64_t instance_id)
+void call_metrics_init(struct call_metrics *m, struct metric_registry *r,
+                       const struct call_labels *labels)
 {
     char id[24];
-    const struct series_of of = {r, ns, component, endpoint, id};
+    const struct series_of of = {r, labels, id};
 
-    (void)snprintf(id, sizeof(id), "%" PRIx64, instance_id);
+    (void)snprintf(id, sizeof(id), "%" PRIx64, labels->instance_id);
     m->requests = series(&of, "requests_total", "Requests taken", METRIC_COUNTER);
     m->inflight = series(&of, "inflight_requests", "Requests under way", METRIC_GAUGE);
     m->cancelled =

@@ -14,9 +14,14 @@ struct call_metrics {
     struct metric *requests, *inflight, *cancelled, *duration, *request_bytes, *response_bytes;
 };
 
-/* @instance_id is that of the component's records. The series live as long as @r. */
-void call_metrics_init(struct call_metrics *m, struct metric_registry *r, const char *ns,
-                       const char *component, const char *endpoint, uint64_t instance_id);
+struct call_labels {
+    const char *ns, *component, *endpoint;
+    const char *type;     /* of endpoints that have one; NULL = there is no such label */
+    uint64_t instance_id; /* of the component's records */
+};
+/* The series live as long as @r. */
+void call_metrics_init(struct call_metrics *m, struct metric_registry *r,
+                       const struct call_labels *labels);
 
 void call_begun(const struct call_metrics *m, size_t bytes);
 void call_answered(const struct call_metrics *m, size_t bytes);

@@ -154,6 +154,9 @@ static int register_endpoints(struct global_service *s, struct err *e)
         r = build_card(s, i, e);
         if (r < 0)
             break;
+        call_metrics_init(&s->shared.calls[i], s->metrics,
+                          &(struct call_labels){ep.ns, ep.component, ep.name, POOL_KIND_WORDS[i],
+                                                ep.instance_id});
         plane_server_register(s->planes.server, &ep, serve[i], s);
         s->records[i] = (struct worker_records){.plane = s->planes.server,
                                                 .ns = ep.ns,
@@ -234,9 +237,6 @@ static void init_metrics(struct global_service *s)
     struct global_pools *g = &s->shared;
 
     s->metrics = metric_registry_new();
-    g->requests = series(s, "dynamo_component_requests_total", "Requests taken", METRIC_COUNTER);
-    g->inflight =
-        series(s, "dynamo_component_inflight_requests", "Requests under way", METRIC_GAUGE);
     g->refused = series(s, "dynamo_component_errors_total", "Requests that failed", METRIC_COUNTER);
     g->sent = by_pool(s, "commutator_global_router_sent_total",
                       "Requests handed to the router of a pool");

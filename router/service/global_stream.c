@@ -24,6 +24,7 @@ struct global_stream {
     struct plane_request *request;
     struct plane_stream *stream;
     struct trace_context trace;
+    uint64_t start_ns;
     size_t *order, n_order, at; /* pools that are asked in turn, and the one of now */
     uint64_t router;            /* asked now */
     uint64_t failed[ATTEMPTS];  /* of this pool */
@@ -41,6 +42,11 @@ static const char *namespace_of(const struct global_stream *s)
     return s->set->namespaces[s->order[s->at]];
 }
 
+static const struct call_metrics *calls_of(const struct global_stream *s)
+{
+    return &s->g->calls[s->set->kind];
+}
+
 static struct metric *of_pool(struct metric_family *f, const struct global_stream *s)
 {
     return metric_with(f, POOL_KIND_WORDS[s->set->kind], namespace_of(s));
@@ -54,7 +60,8 @@ static void stream_free(struct global_stream *s)
 
     s->stream = plane_stream_cancel(s->stream);
     list_remove(&s->link);
-    metric_set(g->inflight, (double)--g->n_streams);
+    call_over(calls_of(s), clock_now_ns() - s->start_ns);
+    g->n_streams--;
     free(s->order);
     free(s);
     if (g->ended)
@@ -79,6 +86,7 @@ static void on_cancelled(void *arg)
 {
     struct global_stream *s = arg;
 
+    metric_add(calls_of(s)->cancelled, 1);
     plane_request_abort(s->request);
     stream_free(s);
 }
@@ -144,6 +152,7 @@ static void on_item(void *arg, const struct wire_item *item)
         return;
     }
     s->n_items++;
+    call_answered(calls_of(s), item->raw.len);
     plane_request_item_raw(s->request, item->raw);
 }
 
@@ -235,8 +244,9 @@ void global_stream_serve(struct global_pools *g, enum pool_kind kind, struct pla
     s->request = rq;
     trace_context_init(&s->trace, &told, NULL);
     list_append(&g->streams, &s->link);
-    metric_add(g->requests, 1);
-    metric_set(g->inflight, (double)++g->n_streams);
+    g->n_streams++;
+    s->start_ns = clock_now_ns();
+    call_begun(calls_of(s), plane_request_body(rq).len);
     plane_request_set_handlers(rq, &handlers, s);
     if (pool_question_parse(plane_request_body(rq), &q, &e) < 0) {
         fail(s, e.text);

@@ -15,6 +15,7 @@
 
 #include "lib/base/list.h"
 #include "lib/base/metric.h"
+#include "router/service/call_metrics.h"
 #include "router/service/pools.h"
 
 struct plane_client;
@@ -29,7 +30,8 @@ struct global_pools {
     struct opt_f64 ttft_ms, itl_ms; /* targets of who names none */
     struct list streams;
     size_t n_streams;
-    struct metric *requests, *inflight, *refused;
+    struct call_metrics calls[POOL_KINDS]; /* of the kinds that are served */
+    struct metric *refused;
     struct metric_family *sent, *failed; /* by kind and namespace of the pool */
     void (*ended)(void *arg);            /* a request has ended */
     void *arg;

@@ -440,8 +440,11 @@ static void init_own_metrics(struct route_service *s)
 
     s->pool.measures = router_metrics_new(s->metrics, id);
     for (size_t i = 0; i < ROUTE_ENDPOINTS; i++)
-        call_metrics_init(&s->pool.calls[i], s->metrics, s->o->ns, COMPONENT,
-                          ROUTE_ENDPOINT_WORDS[i], id);
+        call_metrics_init(&s->pool.calls[i], s->metrics,
+                          &(struct call_labels){.ns = s->o->ns,
+                                                .component = COMPONENT,
+                                                .endpoint = ROUTE_ENDPOINT_WORDS[i],
+                                                .instance_id = id});
 }
 
 static int start_system(struct route_service *s, struct err *e)
