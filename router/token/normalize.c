@@ -8,6 +8,7 @@
 #include "lib/base/json_tree.h"
 #include "router/token/added.h"
 #include "router/token/chars.h"
+#include "router/token/decode.h"
 #include "router/token/regex.h"
 #include "router/token/utf8.h"
 
@@ -40,6 +41,13 @@ static void put_apart(struct buf *out, uint32_t cp)
     buf_put_cstr(out, apart ? " " : "");
     utf8_append(out, cp);
     buf_put_cstr(out, apart ? " " : "");
+}
+
+static void put_letters(struct buf *out, uint32_t cp)
+{
+    char bytes[4];
+
+    decode_put_letters(str_slice(bytes, utf8_put(cp, bytes)), out);
 }
 
 /* Rules of SentencePiece's nmt_nfkc, as the library has them. */
@@ -162,6 +170,7 @@ static int load_plain(struct normalize *n, const char *type)
         const char *type;
         void (*put)(struct buf *out, uint32_t cp);
     } plain[] = {
+        {"ByteLevel", put_letters},
         {"Lowercase", chars_put_lower},
         {"StripAccents", put_unaccented},
         {"Nmt", put_nmt},

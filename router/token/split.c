@@ -2,6 +2,7 @@
 #include "router/token/split.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 #include "lib/base/err.h"
 #include "lib/base/json_tree.h"
@@ -14,7 +15,7 @@
 
 #include "router/token/punctuation.inc"
 
-enum { SCAN_BATCH = 256 };
+enum { SCAN_BATCH = 256, FIXED_LENGTH_MAX = 65535 };
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
@@ -192,6 +193,22 @@ static int load_delimiter(struct split *sp, const struct json *config, struct er
     return add_regex(sp, delimiter, REGEX_LITERAL, SPLIT_REMOVED, e);
 }
 
+static int load_fixed_length(struct split *sp, const struct json *config, struct err *e)
+{
+    AUTO(buf_done) struct buf pattern = BUF_NULL;
+    int64_t length = 5;
+    int r;
+
+    if (json_get(config, "length") && !json_get_i64(config, "length", &length))
+        return err_set(e, -EINVAL, "length is no integer");
+    if (length < 1 || length > FIXED_LENGTH_MAX)
+        return err_set(e, -EINVAL, "length %" PRIi64, length);
+    buf_printf(&pattern, "(?s:.{1,%" PRIi64 "})", length);
+    r = add_regex(sp, buf_cstr(&pattern), REGEX_RUST, SPLIT_ISOLATED, e);
+    sp->steps[sp->n_steps - 1].exact = true;
+    return r;
+}
+
 static int load_typed(struct split *sp, const char *type, const struct json *config, int depth,
                       struct err *e)
 {
@@ -219,6 +236,8 @@ static int load_typed(struct split *sp, const char *type, const struct json *con
     }
     if (strcmp(type, "CharDelimiterSplit") == 0)
         return load_delimiter(sp, config, e);
+    if (strcmp(type, "FixedLength") == 0)
+        return load_fixed_length(sp, config, e);
     return err_set(e, -ENOTSUP, "type \"%s\" is not supported", type);
 }
 

@@ -246,11 +246,16 @@ static void test_refusals_name_the_field(void **state)
          "merges[0]"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"dropout\":0.1}}",
          -ENOTSUP, "dropout"},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"ByteLevel\"}}",
-         -ENOTSUP, "normalizer: type \"ByteLevel\""},
-        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"FixedLength\"}"
-         "}",
-         -ENOTSUP, "pre_tokenizer: type \"FixedLength\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Surprise\"}}",
+         -ENOTSUP, "normalizer: type \"Surprise\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Surprise\"}}",
+         -ENOTSUP, "pre_tokenizer: type \"Surprise\""},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"FixedLength\","
+         "\"length\":0}}",
+         -EINVAL, "length 0"},
+        {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"FixedLength\","
+         "\"length\":65536}}",
+         -EINVAL, "length 65536"},
         {"{\"model\":{\"vocab\":{},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"Split\","
          "\"pattern\":"
          "{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
