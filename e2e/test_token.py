@@ -127,8 +127,7 @@ def test_stream_is_the_text(lib, shape):
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_stream_is_the_library_s(lib, shape):
-    """Ids as a model may draw them, beside the library's own stream, which is what 1.6.1 decodes with: the same text, token by
-    token. It gives up on a character cut off by what the window drops; so ids are compared that it has a text for."""
+    """Ids as a model may draw them, beside the library's own stream: the same text, token by token, where it has one."""
     file = shapes.train(shape)
     ours, theirs = binding.Tokenizer(lib, file), tokenizers.Tokenizer.from_str(file)
     rng, size, compared = random.Random(shape), theirs.get_vocab_size(), 0
