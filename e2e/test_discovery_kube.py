@@ -19,7 +19,7 @@ import yaml
 
 from conftest import reference_python
 from reference_router import BOOKINGS, ROUTERS, Theirs
-from stack import MODEL, SOON, Stack, until, words
+from stack import MODEL, MODEL_PATH, SOON, Stack, until, words
 from test_events import Newer
 
 LABEL = {"nvidia.com/dynamo-discovery-enabled": "true"}
@@ -87,6 +87,41 @@ def test_worker_counts_while_its_pod_is_ready(graph):
     until("the model is gone", lambda: graph.models() == [])
     graph.slice(worker_0=True)
     graph.ready(1)
+
+
+def test_containers_of_a_pod_are_workers_of_their_own(graph):
+    """Named as 1.6.1 names them; the pod's own record is that of container main."""
+    def of(container):
+        return {**graph.pod("worker-0"), "DYN_KUBE_DISCOVERY_MODE": "container", "CONTAINER_NAME": container}
+
+    def written(name):
+        def complete():
+            record = graph.metadata(name)
+            return record if record and record["spec"]["data"]["endpoints"] else None
+        record = until(f"{name} is written", complete)
+        owner, = record["metadata"]["ownerReferences"]
+        ids = {endpoint["instance_id"] for endpoint in record["spec"]["data"]["endpoints"].values()}
+        assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", "worker-0", graph.uids["worker-0"])
+        return ids, owner["controller"]
+    names = {"main": "worker-0", "decode": "worker-0-decode"}
+    graph.slice(worker_0=True)
+    mockers = [graph.mocker(**of(container)) for container in names]
+    ours = [written(name) for name in names.values()]
+    assert ours[0] == ({0x43710F49C0CFF}, True) and ours[1][1] is False
+    graph.frontend(**graph.pod("frontend-0"))
+    graph.ready(2)
+    graph.slice(worker_0=False)
+    until("the model is gone", lambda: graph.models() == [])
+    for mocker in mockers:
+        mocker.stop()
+    for name in names.values():
+        graph.api.kubectl("-n", graph.ns, "delete", "dynamoworkermetadata", name)
+    theirs = [graph.start("reference-mocker", [reference_python("1.6.1"), "-m", "dynamo.mocker", "--model-path", MODEL_PATH,
+                                               "--model-name", MODEL, "--block-size", 16],
+                          HF_HUB_OFFLINE="1", DYN_EVENT_PLANE="zmq", **of(container)) for container in names]
+    assert [written(name) for name in names.values()] == ours
+    for mocker in theirs:
+        mocker.kill()
 
 
 def test_their_newest_router_finds_our_events(graph):

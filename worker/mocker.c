@@ -269,8 +269,10 @@ static int open_store(struct mocker *m, struct store **ret, struct err *e)
 {
     const struct mocker_conf *c = m->conf;
     const struct kube_config_env env = {c->kubeconfig, c->kube_host, c->kube_port};
-    struct store_kube_conf kube = {
-        .ns = c->pod_namespace, .pod_name = c->pod_name, .pod_uid = c->pod_uid};
+    struct store_kube_conf kube = {.ns = c->pod_namespace,
+                                   .pod_name = c->pod_name,
+                                   .pod_uid = c->pod_uid,
+                                   .container = c->of_container ? c->container : NULL};
     int r;
 
     if (c->discovery == MOCKER_NOWHERE) {

@@ -12,6 +12,7 @@
 enum { ARGS_FILE_MAX = 1 << 20 };
 
 static const char *const ROLES[] = {"agg", "prefill", "decode", NULL};
+static const char *const KUBE_MODES[] = {"pod", "container", NULL};
 static const char *const TIMINGS[] = {"reference", "saturating", NULL};
 static const char *const PUBLISH_AS[] = {"component", "endpoint", NULL};
 #define AT(member) offsetof(struct mocker_conf, member)
@@ -124,6 +125,9 @@ static const struct conf_field FIELDS[] = {
     {NULL, NULL, "POD_NAME", NULL, CONF_STR, AT(pod_name), NULL, 0, 0, NULL, "names the instance in Kubernetes"},
     {NULL, NULL, "POD_UID", NULL, CONF_STR, AT(pod_uid), NULL, 0, 0, NULL, "owner of its record"},
     {NULL, NULL, "POD_NAMESPACE", NULL, CONF_STR, AT(pod_namespace), NULL, 0, 0, NULL, "where its record lives"},
+    {NULL, NULL, "DYN_KUBE_DISCOVERY_MODE", NULL, CONF_ENUM, AT(of_container), "pod", 0, 0, KUBE_MODES,
+     "pod | container: whose record it is; that of container main bears the pod's name, others add theirs"},
+    {NULL, NULL, "CONTAINER_NAME", NULL, CONF_STR, AT(container), NULL, 0, 0, NULL, "of this container, for that"},
     {NULL, NULL, "KUBECONFIG", NULL, CONF_STR, AT(kubeconfig), NULL, 0, 0, NULL, NULL},
     {NULL, NULL, "KUBERNETES_SERVICE_HOST", NULL, CONF_STR, AT(kube_host), NULL, 0, 0, NULL, NULL},
     {NULL, NULL, "KUBERNETES_SERVICE_PORT", NULL, CONF_STR, AT(kube_port), NULL, 0, 0, NULL, NULL},
@@ -265,6 +269,8 @@ static int choose_discovery(struct mocker_conf *c, struct err *e)
         c->discovery = MOCKER_KUBERNETES;
         if (!c->pod_name || !c->pod_uid)
             return err_set(e, -EINVAL, "Kubernetes discovery needs POD_NAME and POD_UID");
+        if (c->of_container && !c->container)
+            return err_set(e, -EINVAL, "DYN_KUBE_DISCOVERY_MODE=container needs CONTAINER_NAME");
         if (c->n_workers > 1)
             return err_set(e, -EINVAL,
                            "Kubernetes discovery names an instance by its pod: "

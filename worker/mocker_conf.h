@@ -54,6 +54,8 @@ struct mocker_conf {
     uint64_t tcp_port, tcp_message_max, tcp_pool_size, tcp_queue_size, grace_ms;
     uint64_t request_limit, request_queue_limit; /* the former not 0: both instead of those two */
     char *pod_name, *pod_uid, *pod_namespace;
+    char *container; /* which publishes for itself, if it is of_container */
+    int of_container;
     char *kubeconfig, *kube_host, *kube_port;
     char *log_filter;
     bool log_jsonl;

@@ -98,6 +98,18 @@ static void a_pod_of_the_operator_is_understood(void **state)
     assert_false(c.prefix_caching || c.local_indexer || c.has_events);
 }
 
+static void a_container_that_publishes_for_itself_has_a_name(void **state)
+{
+    AUTO(mocker_conf_done) struct mocker_conf c;
+    struct err e;
+
+    (void)state;
+    ENV("DYN_DISCOVERY_BACKEND", "kubernetes", "POD_NAME", "p-0", "POD_UID", "u",
+        "DYN_KUBE_DISCOVERY_MODE", "container");
+    assert_int_equal(load(&c, &e, ARGS(MODEL)), -EINVAL);
+    assert_non_null(strstr(e.text, "CONTAINER_NAME"));
+}
+
 static void an_endpoint_names_namespace_component_and_endpoint(void **state)
 {
     AUTO(mocker_conf_done) struct mocker_conf c;
@@ -145,6 +157,7 @@ static void what_is_wrong_or_not_ours_is_refused_by_name(void **state)
         {NULL, NULL, "DYN_SYSTEM_HEALTH_PATH", "/live", "are both '/live'"},
         {NULL, NULL, "DYN_EVENT_PLANE", "pigeon", "event plane"},
         {NULL, NULL, "DYN_DISCOVERY_BACKEND", "kubernetes", "POD_NAME"},
+        {NULL, NULL, "DYN_KUBE_DISCOVERY_MODE", "node", "DYN_KUBE_DISCOVERY_MODE"},
     };
 
     (void)state;
@@ -264,6 +277,7 @@ int main(void)
     return TEST_RUN(T(defaults_are_those_of_the_reference),
                     T(the_limit_of_the_engine_goes_before_that_of_the_pool),
                     T(a_pod_of_the_operator_is_understood),
+                    T(a_container_that_publishes_for_itself_has_a_name),
                     T(an_endpoint_names_namespace_component_and_endpoint),
                     T(what_is_wrong_or_not_ours_is_refused_by_name),
                     T(prefill_and_decode_workers_are_told_in_either_generations_words),

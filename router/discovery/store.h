@@ -122,8 +122,9 @@ struct store_kube_conf {
     const struct kube_config *config; /* borrowed */
     const char *ns;                   /* NULL = of the service account */
     const char *pod_name, *pod_uid;   /* needed for publishing; NULL = this process only watches */
-    const char *own_pod;              /* of a frontend, publishing or not; may be NULL */
-    uint64_t mismatch_ms; /* pods and metadata that miss each other so long are told; 0 = 30 s */
+    const char *container; /* of the pod, which publishes for itself; NULL = the pod does */
+    const char *own_pod;   /* of a frontend, publishing or not; may be NULL */
+    uint64_t mismatch_ms;  /* pods and metadata that miss each other so long are told; 0 = 30 s */
 };
 MUST_CHECK int store_kube_new(struct store **ret, struct loop *l,
                               const struct store_kube_conf *conf, struct err *e);

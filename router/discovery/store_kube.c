@@ -39,6 +39,7 @@ struct apply {
 struct store_kube {
     struct store base;
     char *ns, *pod_name, *pod_uid;
+    char *name; /* of what it publishes */
     struct kube_watcher *watcher;
     struct kube_watch *slices, *metadata;
     struct kube_join *join;
@@ -281,7 +282,7 @@ static void owner_add(struct store_kube *k, struct json *metadata)
 
     json_set_cstr(owner, "apiVersion", "v1");
     json_set_bool(owner, "blockOwnerDeletion", false);
-    json_set_bool(owner, "controller", true);
+    json_set_bool(owner, "controller", strcmp(k->name, k->pod_name) == 0); /* one at most */
     json_set_cstr(owner, "kind", "Pod");
     json_set_cstr(owner, "name", k->pod_name);
     json_set_cstr(owner, "uid", k->pod_uid);
@@ -294,7 +295,7 @@ static struct json *object_of(struct store_kube *k)
     json_set_cstr(object, "apiVersion", "nvidia.com/v1alpha1");
     json_set_cstr(object, "kind", "DynamoWorkerMetadata");
     metadata = json_need_object(object, "metadata");
-    json_set_cstr(metadata, "name", k->pod_name);
+    json_set_cstr(metadata, "name", k->name);
     json_set_cstr(metadata, "namespace", k->ns);
     owner_add(k, metadata);
     data = json_need_object(json_need_object(object, "spec"), "data");
@@ -328,7 +329,7 @@ static void apply_failed(struct store_kube *k, const struct apply *a)
 {
     k->stats.publish_failures++;
     k->retry_ms = MIN(MAX(2 * k->retry_ms, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
-    log_warn(&LG, "worker metadata not written, will retry", LOG_STR("name", k->pod_name),
+    log_warn(&LG, "worker metadata not written, will retry", LOG_STR("name", k->name),
              LOG_STR("why", a->why.text), LOG_U64("retry_ms", k->retry_ms));
     k->apply_due = true;
     timer_start(k->retry, k->retry_ms);
@@ -438,6 +439,7 @@ static void kube_drop(void *arg)
     free(k->ns);
     free(k->pod_name);
     free(k->pod_uid);
+    free(k->name);
     free(k->own_pod);
     free(k->mismatch);
     free(k);
@@ -471,11 +473,19 @@ static const struct store_ops kube_ops = {
     .notes = kube_notes,
 };
 
+/* The container `main` goes by the name of its pod, as in the reference. */
+static char *kube_record_name(const char *pod, const char *container)
+{
+    return container && strcmp(container, "main") != 0 ? xasprintf("%s-%s", pod, container)
+                                                       : xstrdup(pod);
+}
+
 static int publisher_new(struct store_kube *k, const struct store_kube_conf *conf, struct err *e)
 {
     k->pod_name = xstrdup(conf->pod_name);
     k->pod_uid = xstrdup(conf->pod_uid);
-    k->base.instance_id = instance_id_of_pod(str_from(conf->pod_name));
+    k->name = kube_record_name(conf->pod_name, conf->container);
+    k->base.instance_id = instance_id_of_pod(str_from(k->name));
     k->apply = xcalloc(1, sizeof(*k->apply));
     k->apply->store = k;
     return kube_client_new(&k->apply->client, conf->config, e);
