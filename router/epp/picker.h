@@ -64,4 +64,3 @@ query_router_result_t picker_choose(struct picker *p, struct model *m, struct pi
 query_router_result_t picker_book(struct picker *p, struct str id, const struct pick *pick);
 void picker_prefilled(struct picker *p, struct str id);
 void picker_end(struct picker *p, struct str id);
-size_t picker_booked(const struct picker *p);

@@ -291,11 +291,6 @@ void picker_end(struct picker *p, struct str id)
     note_bookings(p);
 }
 
-size_t picker_booked(const struct picker *p)
-{
-    return strmap_len(p->booked);
-}
-
 static void drop(void *one)
 {
     end(one);

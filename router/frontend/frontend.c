@@ -675,16 +675,12 @@ int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_
         return r;
     name_idle(conf);
     shared_cache_warn(&conf->route, NULL);
-    log_info(&LG, "serving", LOG_STR("host", conf->http_host), LOG_U64("port", frontend_port(f)),
+    log_info(&LG, "serving", LOG_STR("host", conf->http_host),
+             LOG_U64("port", f->http ? http_server_port(f->http) : 0),
              LOG_STR("mode", ROUTE_MODE_WORDS[conf->route.mode]),
              LOG_BOOL("kv_events", f->events != NULL), LOG_BOOL("tls", f->tls != NULL));
     *ret = TAKE(f);
     return 0;
-}
-
-uint16_t frontend_port(const struct frontend *f)
-{
-    return f->http ? http_server_port(f->http) : 0;
 }
 
 void frontend_measure(struct frontend *f)

@@ -35,7 +35,6 @@ MUST_CHECK int frontend_start(struct frontend **ret, struct loop *l,
 void frontend_stop(struct frontend *f, loop_fn stopped, void *arg);
 struct frontend *frontend_free(struct frontend *f);
 DEFINE_CLEANUP(struct frontend *, frontend_free)
-uint16_t frontend_port(const struct frontend *f); /* 0: it does not listen */
 /* Brings sampled metrics up to date, for whoever prints the registry of its serving. */
 void frontend_measure(struct frontend *f);
 /* Borrowed; on the loop's thread. */

@@ -9,7 +9,7 @@
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
-const struct usage *request_usage_in_chunks(const struct request *rq)
+static const struct usage *usage_in_chunks(const struct request *rq)
 {
     return rq->in.continuous_usage ? &rq->usage : NULL;
 }
@@ -51,7 +51,7 @@ static void dispatch(struct request *rq, const struct chunk_delta *d)
 static void emit(struct request *rq, struct chunk_delta *d, const struct chunk_end *end)
 {
     AUTO(buf_done) struct buf logprobs = BUF_NULL;
-    const struct usage *usage = request_usage_in_chunks(rq);
+    const struct usage *usage = usage_in_chunks(rq);
 
     if (!rq->in.stream) {
         gather_delta(rq, d);

@@ -45,6 +45,5 @@ void request_reply_logprobs(struct request *rq, struct logprobs_item *it, uint32
 void request_reply_end(struct request *rq, struct str text);
 void request_reply_put_folded(struct request *rq, struct buf *out);
 void request_reply_put_choice(struct request *rq, struct buf *out);
-const struct usage *request_usage_in_chunks(const struct request *rq);
 /* The events that nvext.annotations asks for, at the head of the stream. */
 void request_annotate(struct request *rq);

@@ -544,11 +544,6 @@ void plane_request_set_handlers(struct plane_request *rq, const struct plane_req
     rq->arg = arg;
 }
 
-bool plane_request_is_cancelled(const struct plane_request *rq)
-{
-    return rq->cancelled;
-}
-
 size_t plane_request_backlog(const struct plane_request *rq)
 {
     return rq->state == REQUEST_SERVED && !rq->cancelled ? tcp_backlog(rq->home) : 0;

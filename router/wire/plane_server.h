@@ -103,7 +103,6 @@ struct plane_request_handlers {
 };
 void plane_request_set_handlers(struct plane_request *rq, const struct plane_request_handlers *h,
                                 void *arg);
-bool plane_request_is_cancelled(const struct plane_request *rq);
 /* Bytes that the frontend has not taken. */
 size_t plane_request_backlog(const struct plane_request *rq);
 
