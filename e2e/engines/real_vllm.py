@@ -162,3 +162,29 @@ def teach(stack, content, worker):
         stack.chat(content, {"x-worker-instance-id": str(worker)}, max_tokens=1)
         return routed(stack)[-1][2] >= 2
     until("its blocks are known", known)
+
+
+# --- what is asked for and said ---
+
+SCHEMA = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
+          "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "b": {"enum": ["x", "yy"]}}}
+FUNCTION = {"name": "f", "strict": True, "parameters": SCHEMA}
+NAMED = {"type": "function", "function": {"name": "f"}}
+DIFFERS = {"id", "item_id", "call_id", "created", "created_at", "completed_at", "sequence_number", "cached_tokens", "cache_write_tokens",
+           "created_cache_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
+
+
+def plain(value):
+    """Without what differs between two requests."""
+    if isinstance(value, dict):
+        return {key: None if key in DIFFERS else plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def said(chunks):
+    """(the text, the arguments of calls, how it ended) of a streamed chat"""
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls") or []]
+    return ("".join(delta.get("content") or "" for delta in deltas), "".join(call.get("arguments") or "" for call in calls),
+            [call["name"] for call in calls if call.get("name")],
+            [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]])

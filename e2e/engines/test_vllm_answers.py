@@ -10,17 +10,11 @@ import re
 
 import pytest
 
-from real_vllm import BLOCK, Engine, environment, model_files, outcome, running, serve, teach
+from real_vllm import BLOCK, FUNCTION, NAMED, SCHEMA, Engine, environment, model_files, outcome, plain, running, said, serve, teach
 from stack import CHAT, COMPLETIONS, MODEL, MODEL_PATH, RESPONSES, Stack, decision_for, until, words
 
 seeds = itertools.count(random.randrange(10 ** 6))
 MESSAGES, COUNT, FLAG = "/v1/messages", "/v1/messages/count_tokens", "--enable-anthropic-api"
-SCHEMA = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
-          "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "b": {"enum": ["x", "yy"]}}}
-FUNCTION = {"name": "f", "strict": True, "parameters": SCHEMA}
-NAMED = {"type": "function", "function": {"name": "f"}}
-DIFFERS = {"id", "item_id", "call_id", "created", "created_at", "completed_at", "sequence_number", "cached_tokens", "cache_write_tokens",
-           "created_cache_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
 
 
 @pytest.fixture(scope="session")
@@ -43,27 +37,11 @@ def no_blanks():
     return {str(i): -100 for token, i in tokens.items() if re.search("[ĠĊĉč]", token) and not re.search("[A-Za-z]", token)}
 
 
-def plain(value):
-    """Without what differs between two requests."""
-    if isinstance(value, dict):
-        return {key: None if key in DIFFERS else plain(one) for key, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list) else value
-
-
 def keys(value, path=""):
     """Of each member, where it is and of what type: however many tokens are told together."""
     if isinstance(value, dict):
         return {(path, dict)}.union(*(keys(one, f"{path}.{key}") for key, one in value.items()))
     return {(path, list)}.union(*(keys(one, path + "[]") for one in value)) if isinstance(value, list) else {(path, type(value))}
-
-
-def said(chunks):
-    """(the text, the arguments of calls, how it ended) of a streamed chat"""
-    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls") or []]
-    return ("".join(delta.get("content") or "" for delta in deltas), "".join(call.get("arguments") or "" for call in calls),
-            [call["name"] for call in calls if call.get("name")],
-            [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]])
 
 
 def events_of(text):
