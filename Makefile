@@ -75,7 +75,8 @@ all: $(PROGRAMS) ## build every program into build/bin
 # No fused multiply-add where routes are decided: a seeded decision has the same bits everywhere.
 $(BUILD)/obj/router/sched/%.o $(BUILD)/obj/lib/base/portable_math.o: CFLAGS += -ffp-contract=off
 
-$(BUILD)/obj/%.o: %.c
+# Other flags make other objects, and the flags are here.
+$(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 

@@ -17,7 +17,7 @@ capi_objects      = $(CAPI_C:%=$(capi_made)/%.o) $(if $(filter plain,$(1)),$(cal
 capi: $(CAPI_SHARED) $(CAPI_SHARED:.so=.a) ## build/lib/llm_capi: the router's C interface, a library for each generation of it
 
 define capi_rule
-$(CAPI_C:%=$(capi_made)/%.o): $(capi_made)/%.o: router/epp/%.c
+$(CAPI_C:%=$(capi_made)/%.o): $(capi_made)/%.o: router/epp/%.c Makefile
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$<)$$(CC) $$(CPPFLAGS) -DLLM_CAPI_GENERATION=$(CAPI_$(1)) $$(PKG_CFLAGS) $$(CFLAGS) -MMD -MP -c $$< -o $$@
 -include $(CAPI_C:%=$(capi_made)/%.d)
