@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables that change what the frontend serves, beside the reference's frontend with the same ones."""
 
+import http.client
 import json
 import re
 
@@ -123,6 +124,47 @@ def test_forced_usage(rig, api):
     assert chunk_keys(pair.fronts[1].ask(api, {"model": MODEL, **body, "stream": True, "n": 2})[1])[-1] == (False, True)
     for status, text in pair.ask(api, {**body, "stream_options": {"include_usage": True}}):
         assert status == 400, text
+
+
+SPOKEN = [(CHAT, HELLO), (COMPLETIONS, {"prompt": "x", "max_tokens": 5}), ("/v1/responses", {"input": "x"}),
+          ("/v1/messages", HELLO)]
+COMMENT = ":\n"
+
+
+def heard(front, path, body, enough):
+    """(status, lines) of a stream, until those are enough; then the client leaves."""
+    connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=60)
+    try:
+        connection.request("POST", path, json.dumps({"model": MODEL, "stream": True, **body}), {"content-type": "application/json"})
+        answer, lines = connection.getresponse(), []
+        while not enough(lines) and (line := answer.readline().decode()):
+            lines.append(line)
+        return answer.status, lines
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("path,body", SPOKEN)
+def test_signs_of_life(rig, path, body):
+    pair = Pair(rig, NEWEST, DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS="50", DYN_ENABLE_ANTHROPIC_API="1")
+    for behaviour in fake_worker.SILENT, fake_worker.HANG_AFTER_TOKENS:
+        rig.worker.behaviour = behaviour
+        for front in pair.fronts:
+            status, lines = heard(front, path, body, lambda lines: lines[-6:] == [COMMENT, "\n"] * 3)
+            assert status == 200
+            if behaviour != fake_worker.SILENT:
+                assert any(line.startswith("data: ") for line in lines)
+
+
+@pytest.mark.parametrize("path,body", SPOKEN)
+def test_a_failure_after_a_sign_of_life_is_an_event(rig, path, body):
+    rig.start(change=of_release(NEWEST))
+    front = rig.ours(DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS="50", DYN_ENABLE_ANTHROPIC_API="1", COMMUTATOR_FIRST_TOKEN_TIMEOUT="1")
+    rig.worker.behaviour = fake_worker.SILENT
+    for more in ({}, {"n": 2}) if path in (CHAT, COMPLETIONS) else ({},):
+        status, lines = heard(front, path, {**body, **more}, lambda lines: False)
+        assert status == 200 and lines[:2] == [COMMENT, "\n"]
+        assert any("error" in line or "failed" in line for line in lines), lines
 
 
 UNKNOWN = [{"foo": 1}, {"foo": {"bar": [None]}, "guided_jsonx": 5}, {"messages_": []}]

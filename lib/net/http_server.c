@@ -63,8 +63,10 @@ struct http_exchange {
     struct buf body;  /* that a handler put in place of what came */
     struct buf extra; /* header lines that the handler added */
     struct buf head;  /* of a stream, until its first bytes */
-    loop_fn gone, drained;
-    void *gone_arg, *drained_arg;
+    loop_fn gone, drained, silent;
+    void *gone_arg, *drained_arg, *silent_arg;
+    struct timer *silence; /* NULL = nobody wants to know of it */
+    uint64_t silence_ms, written_ms;
     bool keep_alive;
     bool linger;
     bool no_body; /* HEAD, 204, 304 */
@@ -112,6 +114,7 @@ static void conn_close(struct conn *c)
     if (c->state == CONN_CLOSED)
         return;
     c->state = CONN_CLOSED;
+    c->x.silence = timer_free(c->x.silence);
     c->tcp = tcp_close(c->tcp);
     list_remove(&c->link);
     s->n_connections--;
@@ -155,6 +158,7 @@ static void finish(struct http_exchange *x)
     struct http_server *s = c->server;
 
     x->gone = x->drained = NULL;
+    x->silence = timer_free(x->silence);
     if (x->linger && !s->stopping) {
         c->state = CONN_LINGERING;
         c->deadline_ms = loop_now_ms(s->loop) + LINGER_MS;
@@ -311,12 +315,18 @@ static void put_chunk(struct http_exchange *x, struct str data)
     tcp_write(tcp, STR("\r\n"));
 }
 
+bool http_stream_has_begun(const struct http_exchange *x)
+{
+    return x->streaming;
+}
+
 void http_stream_write(struct http_exchange *x, struct str data)
 {
     assert(x->streaming);
     send_head(x);
     if (data.len && !x->no_body)
         put_chunk(x, data);
+    x->written_ms = loop_now_ms(x->conn->server->loop);
 }
 
 void http_stream_end(struct http_exchange *x)
@@ -343,6 +353,29 @@ void http_on_drained(struct http_exchange *x, loop_fn drained, void *arg)
 {
     x->drained = drained;
     x->drained_arg = arg;
+}
+
+static void on_silence(void *arg)
+{
+    struct http_exchange *x = arg;
+    uint64_t now_ms = loop_now_ms(x->conn->server->loop), due_ms = x->written_ms + x->silence_ms;
+
+    if (now_ms < due_ms) {
+        timer_start(x->silence, due_ms - now_ms);
+        return;
+    }
+    timer_start(x->silence, x->silence_ms);
+    x->silent(x->silent_arg);
+}
+
+void http_on_silence(struct http_exchange *x, uint64_t ms, loop_fn silent, void *arg)
+{
+    assert(!x->silence && ms > 0);
+    x->silent = silent;
+    x->silent_arg = arg;
+    x->silence_ms = ms;
+    x->silence = timer_new(x->conn->server->loop, on_silence, x);
+    timer_start(x->silence, ms);
 }
 
 void http_on_gone(struct http_exchange *x, loop_fn gone, void *arg)

@@ -73,6 +73,7 @@ void http_add_header(struct http_exchange *x, const char *name, struct str value
 
 void http_respond(struct http_exchange *x, int status, const char *content_type, struct str body);
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
+bool http_stream_has_begun(const struct http_exchange *x);
 /* Copies. Empty @data sends the head alone. */
 void http_stream_write(struct http_exchange *x, struct str data);
 void http_stream_end(struct http_exchange *x);
@@ -82,3 +83,5 @@ void http_stream_abort(struct http_exchange *x);
 size_t http_stream_backlog(const struct http_exchange *x);
 /* Called each time that the backlog has fallen to 0. */
 void http_on_drained(struct http_exchange *x, loop_fn drained, void *arg);
+/* Called each @ms in which nothing of the answer was written, until it has ended. */
+void http_on_silence(struct http_exchange *x, uint64_t ms, loop_fn silent, void *arg);

@@ -609,6 +609,7 @@ static void settle_apis(struct serving *s, const struct frontend_conf *conf)
     s->unsteered = conf->no_nvext;
     s->reads_loosely = conf->reads_loosely;
     s->tells_usage = conf->tells_usage;
+    s->keep_alive_ms = conf->keep_alive_ms;
 }
 
 int frontend_start(struct frontend **ret, struct loop *l, const struct frontend_conf *conf,

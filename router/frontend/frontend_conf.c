@@ -520,6 +520,7 @@ static const struct conf_field FIELDS[] = {
     IDLE_WORD(2, "tokenizer", "DYN_TOKENIZER"),
     IDLE_WORD(3, "dump-config-to", "DYN_DUMP_CONFIG_TO"),
     IDLE_WORD(4, "grpc-metrics-port", "DYN_GRPC_METRICS_PORT"),
+    IDLE_WORD(5, NULL, "DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS"),
     IDLE_FLAG(0, "trust-remote-code", "DYN_TRUST_REMOTE_CODE"),
     IDLE_FLAG(1, "tokenizer-fallback", "DYN_TOKENIZER_FALLBACK"),
     IDLE_FLAG(2, "dyn-debug-perf", "DYN_DEBUG_PERF"),

@@ -22,7 +22,7 @@
 enum event_plane { EVENT_PLANE_NATS, EVENT_PLANE_ZMQ };
 enum discovery { DISCOVERY_KUBERNETES, DISCOVERY_FILE, DISCOVERY_MEM, DISCOVERY_ETCD };
 
-enum { FRONTEND_IDLE_WORDS = 5, FRONTEND_IDLE_FLAGS = 6 };
+enum { FRONTEND_IDLE_WORDS = 6, FRONTEND_IDLE_FLAGS = 6 };
 
 /* Routes whose path an operator may choose. What is below a path goes with it. */
 enum frontend_path {
@@ -107,6 +107,7 @@ struct frontend_conf {
     bool log_jsonl, otel;
     bool anthropic, strip_preamble, dispatch_calls, dispatch_thoughts;
     bool no_nvext, reads_loosely, tells_usage;
+    uint64_t keep_alive_ms;
     int reasoning_field;                      /* enum reasoning_field */
     char *tls_cert, *tls_key, *tls_client_ca; /* NULL: plain HTTP */
 };

@@ -12,6 +12,7 @@
 #include "router/frontend/request_batch.h"
 
 #include "lib/base/json_tree.h"
+#include "router/frontend/event_stream.h"
 #include "router/frontend/request_text.h"
 
 struct request_batch {
@@ -107,9 +108,8 @@ static void write_out(struct request_batch *b, struct str bytes)
 {
     if (!b->begun) {
         b->begun = true;
-        http_add_header(b->x, "cache-control", STR("no-cache"));
         http_on_drained(b->x, drained, b);
-        http_stream_begin(b->x, 200, "text/event-stream");
+        event_stream_open(b->x);
     }
     http_stream_write(b->x, bytes);
 }
@@ -129,7 +129,7 @@ void request_batch_fail(struct request *rq, const struct api_error *e)
 
     if (b->ended)
         return;
-    if (b->begun) {
+    if (http_stream_has_begun(b->x)) {
         chunk_put_error(rq->m->chunks, &out, e->status, str_from(e->text));
         chunk_put_done(&out);
         http_stream_write(b->x, buf_str(&out));
@@ -261,6 +261,7 @@ void request_batch_serve(const struct request_parts *parts)
     (void)memcpy(b->id, b->members[0]->id, sizeof(b->id));
     request_tell_id(b->x, b->id);
     http_on_gone(b->x, gone, b);
+    event_stream_keep_alive(b->x, b->in.stream ? b->s->keep_alive_ms : 0);
     for (size_t i = 0; i < b->n && !b->ended; i++)
         request_start(b->members[i]);
     unref(b);

@@ -38,7 +38,7 @@ void request_put_failure(struct request *rq, const struct api_error *e)
 {
     if (rq->batch)
         request_batch_fail(rq, e);
-    else if (rq->begun)
+    else if (http_stream_has_begun(rq->x))
         end_stream(rq, e);
     else if (rq->own.refusal.len)
         http_respond(rq->x, e->status, "application/json", rq->own.refusal);

@@ -8,6 +8,7 @@
 #include "lib/base/json_pull.h"
 #include "lib/base/json_put.h"
 #include "lib/base/log.h"
+#include "router/frontend/event_stream.h"
 #include "router/frontend/request_batch.h"
 #include "router/frontend/request_relay.h"
 #include "router/sched/signals.h"
@@ -153,9 +154,8 @@ void request_flush(struct request *rq)
     }
     if (!rq->begun) {
         rq->begun = true;
-        http_add_header(rq->x, "cache-control", STR("no-cache"));
         http_on_drained(rq->x, drained, rq);
-        http_stream_begin(rq->x, 200, "text/event-stream");
+        event_stream_open(rq->x);
     }
     http_stream_write(rq->x, buf_str(&rq->out));
     buf_clear(&rq->out);

@@ -371,6 +371,10 @@ static void take_whole(struct relay *r)
         request_fail(rq, 502, "Failed to read the engine's answer: %s", e.text);
         return;
     }
+    if (http_stream_has_begun(rq->x)) { /* by a sign of life */
+        request_fail(rq, 502, "The engine gave no stream of events");
+        return;
+    }
     a.has_text = rq->in.api != API_EMBEDDINGS; /* an empty answer took a token, too */
     request_note_answer(rq, &a);
     if (r->way == RELAY_OWN)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "lib/base/json_pull.h"
+#include "router/frontend/event_stream.h"
 #include "router/frontend/explain.h"
 #include "router/frontend/request_batch.h"
 #include "router/openai/embeddings.h"
@@ -362,6 +363,7 @@ static void serve(const struct request_parts *parts)
 
     request_tell_id(parts->x, rq->id);
     http_on_gone(parts->x, gone, rq);
+    event_stream_keep_alive(parts->x, parts->in.stream ? parts->s->keep_alive_ms : 0);
     request_start(rq);
 }
 

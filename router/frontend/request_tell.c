@@ -4,6 +4,7 @@
  * (router.md §4.5). Nothing is sent, nothing is booked; the answer is the workers and the tokens.
  */
 #include "router/frontend/decision_note.h"
+#include "router/frontend/event_stream.h"
 #include "router/frontend/request_state.h"
 
 /* Who would compute the prompt, where there are workers for that; else nothing is written. */
@@ -44,7 +45,7 @@ static void answer(struct request *rq, uint64_t prefill, uint64_t decode)
     } else if (rq->in.stream) {
         chunk_put_text(&chunk, &out, STR_NULL, NULL);
         chunk_put_done(&out);
-        http_stream_begin(rq->x, 200, "text/event-stream");
+        event_stream_open(rq->x);
         http_stream_write(rq->x, buf_str(&out));
         http_stream_end(rq->x);
     } else {

@@ -75,11 +75,12 @@ struct serving {
     size_t requests_max, n_requests;            /* in flight; more are refused with 503 */
     uint64_t set_turn;                          /* of serving_pick_model() */
     bool dispatches_calls, dispatches_thoughts; /* in events of their own, too */
-    bool anthropic;       /* /v1/messages is served, and models as clients of it list them */
-    bool strips_preamble; /* of it: messages_read.h */
-    bool unsteered;       /* clients choose no workers: neither nvext nor headers say which */
-    bool reads_loosely;   /* keys of chats and completions that nobody knows are passed over */
-    bool tells_usage;     /* in streams of both, whether it is asked for or not */
+    bool anthropic;         /* /v1/messages is served, and models as clients of it list them */
+    bool strips_preamble;   /* of it: messages_read.h */
+    bool unsteered;         /* clients choose no workers: neither nvext nor headers say which */
+    bool reads_loosely;     /* keys of chats and completions that nobody knows are passed over */
+    bool tells_usage;       /* in streams of both, whether it is asked for or not */
+    uint64_t keep_alive_ms; /* event_stream_keep_alive() of streams */
     struct tracer tracer;
     bool stopping;
 };
