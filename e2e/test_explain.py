@@ -294,7 +294,6 @@ NOT_SERVED = {
     "dynamo_component_router_active_sequence_ingress_": "queues between its threads; bookings are one step here",
     "dynamo_component_router_kv_transfer_estimated_latency_seconds": "the engines move KV blocks without telling when",
     "dynamo_component_ckf_mutation_total": "a filter between data centres",
-    "dynamo_component_kv_cache_event_warnings": "stores of known blocks are no news: the index is idempotent",
     "dynamo_component_uptime_seconds": "process_start_time_seconds is what monitoring systems ask for",
     "dynamo_frontend_audio_per_request": "text only",
     "dynamo_frontend_image": "text only",
@@ -319,6 +318,7 @@ BOUNDS = {"dynamo_frontend_inter_token_latency_seconds", "dynamo_frontend_reques
 LABELS = {
     "dynamo_frontend_requests_total": "as in 0.9.0, without error_type",
     "dynamo_component_kv_cache_events_applied": "as in 0.9.0, without the frontend's worker_id",
+    "dynamo_component_kv_cache_event_warnings": "like that one",
 }
 
 
