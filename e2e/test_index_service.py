@@ -412,19 +412,28 @@ def test_salts_are_inherited(service, reference):
             expect_salted(who, 6)
 
 
-# What of an event names image 255 in its second block: ai-dynamo's own publishers, vLLM 0.32 (whose keys 1.6.1's indexer
-# does not take for part of a block, as no request can name them there), the first with the keys of another.
-KEYS = [None, [["00000000000000ff" + "ab" * 24, 1]]]
 INFOS = [None, {"mm_objects": [{"mm_hash": 255, "offsets": [[1, 3]]}]}]
-MEDIA = [({"block_mm_infos": INFOS}, True), ({"extra_keys": KEYS}, False),
-         ({"extra_keys": KEYS[::-1], "block_mm_infos": INFOS}, True)]
+OTHER, NAME = "00000000000000ff" + "ab" * 24, "00000000000000ff" + "0" * 48
+# What of an event names images in its two blocks: ai-dynamo's own publishers by infos, vLLM by keys, of which 1.6.1's indexer
+# takes those for images that have the form of ai-dynamo's names; and the images that it has then.
+MEDIA = [({"block_mm_infos": INFOS}, INFOS), ({"extra_keys": [[NAME], None], "block_mm_infos": INFOS}, INFOS),
+         *(({"extra_keys": [None, [*key]], **more}, want) for key, more, want in (
+             ([[OTHER, 1]], {}, None), ([OTHER], {}, None), ([NAME + "0"], {}, None), ([NAME[:-1]], {}, None), ([NAME[:16]], {}, None),
+             ([NAME], {}, INFOS), ([[NAME, 1]], {}, INFOS), ([[NAME, -1]], {}, INFOS), ([NAME.upper()], {}, INFOS), ([OTHER, NAME], {}, INFOS),
+             ([NAME], {"block_mm_infos": None}, INFOS), ([NAME], {"block_mm_infos": []}, None), ([[NAME, 1]], {"block_mm_infos": [None, None]}, None))),
+         ({"extra_keys": [[NAME], None]}, INFOS[::-1]), ({"extra_keys": [["salt", [NAME, 1]], [[NAME, 2]]]}, [INFOS[1]] * 2)]
 
 
-def hashes_by_reference(version, ids, infos):
-    """What its wheel calls the blocks of a prompt with media."""
+def hashes_by_reference(version, asked):
+    """What its wheel calls the blocks of prompts with media."""
     name = "compute_block_hash_for_seq" + ("_py" if version.startswith("0.") else "")
     code = f"import json,sys;from dynamo.llm import {name} as f;a=json.load(sys.stdin);print(json.dumps([f(i,{BLOCK},m) for i,m in a]))"
-    return json.loads(run(reference_python(version), "-c", code, input=json.dumps([[ids, infos]])).stdout.splitlines()[-1])[0]
+    return json.loads(run(reference_python(version), "-c", code, input=json.dumps(asked)).stdout.splitlines()[-1])
+
+
+def as_i64(hashes):
+    """As /query_by_hash of 1.6.1 wants them."""
+    return [h - 2**64 if h >= 2**63 else h for h in hashes]
 
 
 def test_images_of_events(service, reference):
@@ -432,15 +441,40 @@ def test_images_of_events(service, reference):
     with Engine() as engine:
         tell_kinds(engine, (service, reference), MEDIA)
         all_is_applied(engine, (service, reference))
-        for number, (_, named) in enumerate(MEDIA):
-            ids = tokens(2, 1000 * number)
-            hashes = hashes_by_reference("1.6.1", ids, INFOS)
-            assert hashes == hashes_by_reference("0.9.0", ids, INFOS) and hashes != hashes_by_reference("1.6.1", ids, None)
-            signed = [h - 2**64 if h >= 2**63 else h for h in hashes]
+        asked = [[tokens(2, 1000 * number), want] for number, (_, want) in enumerate(MEDIA)]
+        names = hashes_by_reference("1.6.1", asked)
+        assert names == hashes_by_reference("0.9.0", asked)
+        for (ids, want), hashes in zip(asked, names):
+            signed = as_i64(hashes)
+            plain = 2 if not want else 1 if not want[0] else 0  # blocks that have no image before them
             for who in (service, reference):
                 by_hash = who.post("/query_by_hash", {"block_hashes": signed, "model_name": "m"})["scores"]
-                assert by_hash == {"1": {"0": (2 if named else 1) * BLOCK}}
-                assert who.scores(ids) == {"1": {"0": (1 if named else 2) * BLOCK}}
+                assert by_hash == {"1": {"0": 2 * BLOCK}}, want
+                assert who.scores(ids) == ({"1": {"0": plain * BLOCK}} if plain else {})
+
+
+GROUP = (0, "full_attention", None)
+# Behind the keys of an event that is an array: vLLM's group, ai-dynamo's infos before it; what the event's images then are, and
+# whether it is of blocks that are looked up.
+TAILS = [((), INFOS, True), ((None,), INFOS, True), (GROUP, INFOS, True), ((None, *GROUP), INFOS, True), (([None, None], *GROUP), None, True),
+         ((INFOS[::-1], *GROUP), INFOS[::-1], True), ((1, "sliding_window", 128), None, False), ((None, 1, "sliding_window", 128), None, False)]
+
+
+def test_arrays_of_events(service, reference):
+    """As vLLM writes them, and as ai-dynamo does."""
+    asked = [[tokens(2, 1000 * number), want] for number, (_, want, _) in enumerate(TAILS)]
+    with Engine() as engine:
+        for who in (service, reference):
+            who.register(1, engine)
+        for number, (tail, _, _) in enumerate(TAILS):
+            engine.publish(["BlockStored", [10 * number + 1, 10 * number + 2], None, asked[number][0], BLOCK, None, "GPU", None,
+                            [None, [[NAME, 1]]], *tail])
+        all_is_applied(engine, (service, reference))
+        for (tail, _, held), hashes in zip(TAILS, hashes_by_reference("1.6.1", asked)):
+            signed = as_i64(hashes)
+            for who in (service, reference):
+                by_hash = who.post("/query_by_hash", {"block_hashes": signed, "model_name": "m"})["scores"]
+                assert by_hash == ({"1": {"0": 2 * BLOCK}} if held else {}), tail
 
 
 def test_the_reference_finds_the_same_on_slower_tiers(service, reference):

@@ -88,13 +88,9 @@ static uint64_t take_salt(struct engine_source *s, const struct engine_event *in
     return salt;
 }
 
-/*
- * Plain vLLM names the images of a block by its keys, which no request to ai-dynamo 1.6.1's indexer can
- * do: there only what an engine says for the router itself counts.
- */
 static size_t take_media(struct engine_source *s, const struct engine_event *in)
 {
-    size_t n = in->media_of_keys && !s->conf.salts_first ? 0 : in->n_media;
+    size_t n = in->n_media;
 
     if (n > s->cap_media) {
         s->cap_media = n;
@@ -377,6 +373,7 @@ int engine_source_start(struct engine_source **ret, const struct engine_source_c
     s->endpoint = xstrdup(conf->endpoint);
     s->topic = conf->topic ? xstrdup(conf->topic) : NULL;
     s->rank = conf->dp_rank;
+    s->reader.media.padded_only = !conf->salts_first;
     s->replay = conf->replay ? xstrdup(conf->replay) : NULL;
     s->adapter = conf->adapter ? xstrdup(conf->adapter) : NULL;
     list_init(&s->held);

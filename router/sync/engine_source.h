@@ -37,9 +37,9 @@ struct engine_source_conf {
     uint32_t dp_rank; /* of batches that do not name theirs */
     uint32_t block_size;
     const char *adapter; /* blocks of that LoRA adapter only, "" = of none; NULL = all; copied */
-    /* As in vLLM itself: a salt tells the first block of a prompt apart, and the images that its keys
-     * name count; else a salt tells all blocks apart, also those whose event has none, by their
-     * parent's, and only the images of block_mm_infos count. */
+    /* As in vLLM itself: a salt tells the first block of a prompt apart, and all images that keys name
+     * count; else, as in ai-dynamo 1.6.1, a salt tells all blocks apart, also those whose event has
+     * none, by their parent's, and only the keys count that have the form of its own names. */
     bool salts_first;
     void (*event)(void *arg, const struct kv_event *ev, uint64_t sent_ms);
     void (*filtered)(void *arg, enum kv_filter why); /* may be NULL */

@@ -126,7 +126,7 @@ static void opt_str_read(struct msgpack_reader *m, struct str *ret)
 /*
  * Extra keys of a block: its adapter's name, those of images, the salt. None has a tag, but for salts
  * that ai-dynamo's worker gives vLLM: only a prompt's first block has one without, so that a text in
- * another is no salt.
+ * another is no salt. One in the first is an image's where names of that form are ai-dynamo's.
  */
 static void read_keys(struct msgpack_reader *m, struct engine_media *media, size_t block,
                       struct engine_event *ev)
@@ -135,7 +135,6 @@ static void read_keys(struct msgpack_reader *m, struct engine_media *media, size
     bool named = ev->lora_name.len == 0; /* else the first text is that */
     bool first = block == 0 && !ev->parent_hash.set;
     struct str text = STR_NULL;
-    uint64_t mm_hash;
     uint32_t n;
 
     if (msgpack_read_nil(m) || !msgpack_read_array(m, &n))
@@ -154,8 +153,8 @@ static void read_keys(struct msgpack_reader *m, struct engine_media *media, size
             ev->salt = str_skip(text, sizeof(tag) - 1);
         else if (named && block == 0)
             ev->first_salt = text;
-        if (!first && engine_media_parse(text, &mm_hash))
-            engine_media_push(m, media, block, mm_hash);
+        if (!first || media->padded_only)
+            engine_media_take_key(m, media, block, text);
         named = true;
     }
 }
@@ -210,10 +209,15 @@ static void read_entries(struct msgpack_reader *m, struct engine_reader *r, stru
     }
 }
 
-static void give_media(const struct engine_media *media, struct engine_event *ev)
+/* @told: the event has block_mm_infos, and be it of nothing: then keys do not count. */
+static void give_media(struct engine_media *media, bool told, struct engine_event *ev)
 {
     uint64_t ignored;
 
+    if (told && ev->media_of_keys) {
+        media->n = 0;
+        ev->media_of_keys = false;
+    }
     ev->media = media->ptr;
     ev->n_media = media->n;
     if (ev->parent_hash.set && engine_media_parse(ev->first_salt, &ignored))
@@ -251,11 +255,15 @@ static bool is_main(struct engine_reader *r, const struct group *g)
     return main;
 }
 
+/* In arrays of ai-dynamo, which have block_mm_infos before them, each stands one further behind. */
 static bool read_group(struct msgpack_reader *m, struct str name, struct group *g)
 {
-    if (str_is(name, "group_idx"))
+    bool is_kind = str_is(name, "kv_cache_spec_kind");
+    enum msgpack_kind kind = msgpack_peek(m);
+
+    if (str_is(name, "group_idx") || (is_kind && kind == MSGPACK_INT))
         opt_read(m, &g->index);
-    else if (str_is(name, "kv_cache_spec_kind"))
+    else if (is_kind || (str_is(name, "kv_cache_spec_sliding_window") && kind == MSGPACK_STR))
         opt_str_read(m, &g->kind);
     else
         return false;
@@ -274,11 +282,13 @@ static bool is_entries(struct str name)
 static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struct engine_event *ev)
 {
     struct group g = {{false, 0}, STR_NULL};
+    bool told = false;
     struct members s;
     struct str name;
 
     if (!MEMBERS(m, &s, "type", "block_hashes", "parent_block_hash", "token_ids", "block_size",
-                 "lora_id", "medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind"))
+                 "lora_id", "medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind",
+                 "kv_cache_spec_sliding_window"))
         return;
     r->media.n = 0;
     while (members_next(m, &s, &name)) {
@@ -296,12 +306,13 @@ static void read_stored(struct msgpack_reader *m, struct engine_reader *r, struc
             opt_str_read(m, &ev->lora_name);
         else if (str_is(name, "cache_salt"))
             opt_str_read(m, &ev->salt);
-        else if (is_entries(name) && msgpack_peek(m) == MSGPACK_ARRAY)
+        else if (is_entries(name) && msgpack_peek(m) == MSGPACK_ARRAY) {
+            told |= !str_is(name, "extra_keys");
             read_entries(m, r, ev);
-        else if (!read_group(m, name, &g))
+        } else if (!read_group(m, name, &g))
             (void)msgpack_skip(m);
     }
-    give_media(&r->media, ev);
+    give_media(&r->media, told, ev);
     ev->kind = KV_STORED;
     ev->main_attention = is_main(r, &g);
 }

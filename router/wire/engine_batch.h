@@ -60,8 +60,8 @@ struct engine_reader {
     size_t cap_hashes;
     uint32_t *tokens;
     size_t cap_tokens;
-    struct engine_media media;
-    uint64_t main_groups; /* bits: cache groups seen to be of the main kind */
+    struct engine_media media; /* .padded_only may be set before use */
+    uint64_t main_groups;      /* bits: cache groups seen to be of the main kind */
     uint64_t other_groups;
 };
 

@@ -290,6 +290,60 @@ static void images_are_told_by_keys_of_blocks(void **state)
     assert_true(ev.media[2].block == 2 && ev.media[2].mm_hash == 7);
 }
 
+#define ZEROS48 "000000000000000000000000000000000000000000000000"
+
+/* As texts, too, of a prompt's first block, where a text is no salt. */
+static void images_of_ai_dynamo_have_padded_names(void **state)
+{
+    AUTO(engine_reader_done) struct engine_reader r = {.media.padded_only = true};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+    struct engine_event ev;
+
+    (void)state;
+    stored_begin_put(&out, "extra_keys");
+    msgpack_put_array(&out, 3);
+    msgpack_put_array(&out, 2);
+    msgpack_put_cstr(&out, "00000000000000ff" ZEROS48);
+    msgpack_put_cstr(&out, "0000000000000008" HEX48);
+    msgpack_put_nil(&out);
+    msgpack_put_array(&out, 3);
+    pair_put(&out, "FEDCBA9876543210" ZEROS48, 3);
+    pair_put(&out, "0000000000000007" HEX48, 3);
+    pair_put(&out, "0000000000000009" ZEROS48 "0", 3);
+    ev = decode_one(&r, &out);
+    assert_int_equal(ev.n_media, 2);
+    assert_true(ev.media[0].block == 0 && ev.media[0].mm_hash == 255);
+    assert_true(ev.media[1].block == 2 && ev.media[1].mm_hash == UINT64_C(0xFEDCBA9876543210));
+}
+
+/* block_mm_infos without any go before keys, too. */
+static void an_engine_may_say_that_there_are_no_media(void **state)
+{
+    (void)state;
+    for (int keys_first = 0; keys_first < 2; keys_first++) {
+        AUTO(engine_reader_done) struct engine_reader r = {0};
+        AUTO(buf_done) struct buf out = BUF_NULL;
+        struct engine_event ev;
+
+        engine_batch_begin_put(&out, 1.5, 1);
+        msgpack_put_map(&out, 3);
+        msgpack_put_cstr(&out, "type");
+        msgpack_put_cstr(&out, "BlockStored");
+        for (int i = 0; i < 2; i++) {
+            msgpack_put_cstr(&out, i == keys_first ? "block_mm_infos" : "extra_keys");
+            msgpack_put_array(&out, 1);
+            if (i == keys_first) {
+                msgpack_put_nil(&out);
+                continue;
+            }
+            msgpack_put_array(&out, 1);
+            pair_put(&out, "00000000000000ff" HEX48, 3);
+        }
+        ev = decode_one(&r, &out);
+        assert_true(ev.n_media == 0 && !ev.media_of_keys);
+    }
+}
+
 static void what_the_engine_says_of_media_goes_before_keys(void **state)
 {
     static const struct engine_medium media[] = {{1, 5}, {1, UINT64_MAX}};
@@ -370,6 +424,34 @@ static void media_are_read_from_arrays(void **state)
     }
 }
 
+/* With block_mm_infos before it, what is said of the group stands one further behind. */
+static void groups_are_read_from_arrays_of_ai_dynamo(void **state)
+{
+    static const char *const kinds[] = {"full_attention", "sliding_window"};
+
+    (void)state;
+    for (uint32_t shift = 0; shift < 2; shift++)
+        for (size_t kind = 0; kind < ARRAY_LEN(kinds); kind++) {
+            AUTO(engine_reader_done) struct engine_reader r = {0};
+            AUTO(buf_done) struct buf out = BUF_NULL;
+
+            engine_batch_begin_put(&out, 1.5, 1);
+            msgpack_put_array(&out, 12 + shift);
+            msgpack_put_cstr(&out, "BlockStored");
+            msgpack_put_array(&out, 0);
+            msgpack_put_nil(&out);
+            msgpack_put_array(&out, 0);
+            msgpack_put_u64(&out, 4);
+            for (uint32_t i = 5; i < 9 + shift; i++)
+                msgpack_put_nil(&out);
+            msgpack_put_u64(&out, 3);
+            msgpack_put_cstr(&out, kinds[kind]);
+            msgpack_put_u64(&out, 128);
+            assert_int_equal(decode_one(&r, &out).main_attention, kind == 0);
+            assert_int_equal(r.main_groups, kind == 0 ? 1 << 3 : 0);
+        }
+}
+
 static void every_cut_is_refused(void **state)
 {
     static const struct str all[] = {{(const char *)ARRAYS, sizeof(ARRAYS)},
@@ -396,7 +478,9 @@ int main(void)
                     T(maps_are_read_and_what_is_new_is_skipped),
                     T(frames_of_the_real_vllm_are_read), T(groups_that_forget_tokens_are_told),
                     T(raw_hashes_are_told_and_not_given), T(what_was_written_is_read),
-                    T(images_are_told_by_keys_of_blocks),
+                    T(images_are_told_by_keys_of_blocks), T(images_of_ai_dynamo_have_padded_names),
+                    T(an_engine_may_say_that_there_are_no_media),
+                    T(groups_are_read_from_arrays_of_ai_dynamo),
                     T(what_the_engine_says_of_media_goes_before_keys),
                     T(of_media_that_are_said_twice_the_last_count), T(media_are_read_from_arrays),
                     T(every_cut_is_refused));

@@ -23,6 +23,14 @@ bool engine_media_parse(struct str key, uint64_t *ret_mm_hash)
     return str_parse_hex64(str_head(key, HASH_DIGITS), ret_mm_hash);
 }
 
+static bool is_padded(struct str name)
+{
+    for (size_t i = HASH_DIGITS; i < name.len; i++)
+        if (name.ptr[i] != '0')
+            return false;
+    return true;
+}
+
 void engine_media_push(struct msgpack_reader *m, struct engine_media *l, size_t block,
                        uint64_t mm_hash)
 {
@@ -37,10 +45,18 @@ void engine_media_push(struct msgpack_reader *m, struct engine_media *l, size_t 
     l->ptr[l->n++] = (struct engine_medium){block, mm_hash};
 }
 
+void engine_media_take_key(struct msgpack_reader *m, struct engine_media *l, size_t block,
+                           struct str key)
+{
+    uint64_t mm_hash;
+
+    if (engine_media_parse(key, &mm_hash) && (!l->padded_only || is_padded(key)))
+        engine_media_push(m, l, block, mm_hash);
+}
+
 void engine_media_read_pair(struct msgpack_reader *m, struct engine_media *l, size_t block)
 {
     struct str name = STR_NULL;
-    uint64_t mm_hash;
     uint32_t n;
 
     if (!msgpack_read_array(m, &n))
@@ -50,8 +66,8 @@ void engine_media_read_pair(struct msgpack_reader *m, struct engine_media *l, si
             str_read(m, &name);
         else
             (void)msgpack_skip(m);
-    if (!m->error && engine_media_parse(name, &mm_hash))
-        engine_media_push(m, l, block, mm_hash);
+    if (!m->error)
+        engine_media_take_key(m, l, block, name);
 }
 
 static void read_object(struct msgpack_reader *m, struct engine_media *l, size_t block)

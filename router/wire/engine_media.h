@@ -5,8 +5,8 @@
  *     block_mm_infos: nil or {"mm_objects": [{"mm_hash": u64, "offsets": …}, …]}
  *     extra_keys:     nil or [key, …], an image's being its 64 hex digits or [those, its place]
  *
- * Of the digits the first 16 are its hash, as in ai-dynamo 1.4.2; all other keys are skipped. One
- * thread per list.
+ * Of the digits the first 16 are its hash; all other keys are skipped. ai-dynamo 1.6.1 gives images
+ * such names with 48 zeros behind, and knows no others. One thread per list.
  */
 #pragma once
 
@@ -32,6 +32,7 @@ struct engine_medium {
 struct engine_media {
     struct engine_medium *ptr; /* owned */
     size_t n, cap;
+    bool padded_only; /* set by the owner: of the keys, only names with those zeros count */
 };
 
 void engine_media_done(struct engine_media *l);
@@ -42,7 +43,10 @@ MUST_CHECK bool engine_media_parse(struct str key, uint64_t *ret_mm_hash);
 /* Errors, of which one is that there are too many, stick to the reader. */
 void engine_media_push(struct msgpack_reader *m, struct engine_media *l, size_t block,
                        uint64_t mm_hash);
-/* An array's key: reads it, which pushes it if it is an image's. */
+/* A key that is a text: pushed if it is an image's that counts. */
+void engine_media_take_key(struct msgpack_reader *m, struct engine_media *l, size_t block,
+                           struct str key);
+/* A key that is an array: reads it, and takes its first element as that text. */
 void engine_media_read_pair(struct msgpack_reader *m, struct engine_media *l, size_t block);
 /* A block's entry of block_mm_infos, which is a map. */
 void engine_media_read_info(struct msgpack_reader *m, struct engine_media *l, size_t block);
