@@ -1,277 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "router/service/route_stream.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "lib/base/arena.h"
-#include "lib/base/digest.h"
 #include "lib/base/log.h"
-#include "router/frontend/admission.h"
-#include "router/frontend/explain.h"
-#include "router/frontend/shared_cache.h"
-#include "router/frontend/spans.h"
-#include "router/kv/block_hash.h"
-#include "router/sched/scheduler.h"
-#include "router/kv/tracking_hash.h"
 #include "router/sched/sequences.h"
 #include "router/sched/signals.h"
-#include "router/service/overlap_scores.h"
-#include "router/service/route_measure.h"
-#include "router/service/routed_request.h"
-#include "router/service/routing_told.h"
-#include "router/sync/remote_index.h"
-#include "router/wire/engine_output.h"
+#include "router/service/route_state.h"
 #include "router/wire/plane_client.h"
 #include "router/wire/plane_server.h"
 
 static const struct log_target LG = {"commutator::router"};
-/* Where users of the reference look for the cost function (router.md §4.2). */
-static const struct log_target LG_SCHEDULER = {"dynamo_llm::kv_router::scheduler"};
 
 const char *const ROUTE_ENDPOINT_WORDS[ROUTE_ENDPOINTS] = {
     [ROUTE_GENERATE] = "generate",
     [ROUTE_BEST_WORKER] = "best_worker_id",
     [ROUTE_OVERLAP_SCORES] = "get_overlap_scores",
 };
-
 enum {
-    ATTEMPTS = 4,
-    BACKLOG_HIGH = 256 << 10, /* beyond it the worker is not read until the caller has caught up */
-};
-
-struct route_stream {
-    struct list link;
-    struct route_pool *pool;
-    struct plane_request *request; /* NULL once it is over */
-    struct plane_stream *stream;
-    struct booking *booking;
-    struct route_decision decision;
-    struct arena *arena;
-    struct routed_request in;
-    struct trace_context trace; /* the caller's */
-    const char *id;
-    enum route_endpoint endpoint; /* that was called */
-    struct attempt_span attempt;
-    struct router_times times; /* of hashing */
-    uint64_t *local, *sequence;
-    uint64_t *tracked; /* NULL = as sequence */
-    size_t n_blocks;
-    struct remote_lookup *lookup; /* of another router's index, and what it said if it was asked */
-    struct prompt_matches matches;
-    bool asked;
-    void (*next)(struct route_stream *s); /* once it has answered */
-    struct admission_ticket ticket;
-    uint64_t failed[ATTEMPTS];
-    size_t n_failed, n_items;
-    bool started;                       /* the caller has our prologue */
-    uint64_t n_output, n_output_blocks; /* of the worker of now */
-    struct route_measure measure;
-    struct {
-        uint32_t *ids;
-        size_t len, cap;
-    } said; /* by the worker of now, kept as long as another may go on */
-    uint64_t n_migrations;
-    uint64_t decision_seq; /* record of the decision under way, 0 = none */
-    struct routing_times at;
-    bool told_worker; /* the caller knows who answers */
-    struct engine_output_reader reader;
-};
-
-/* --- routing ---------------------------------------------------------------------------------- */
-
-/* Routers with the same key agree; what an adapter or a cache of its own is called is in the seed. */
-static void hash_for_tracker(struct route_stream *s, uint32_t block_size)
-{
-    const struct tracking_scope scope = {.model = str_from(s->pool->model),
-                                         .routing_group = str_from(s->pool->ns),
-                                         .block_size = block_size,
-                                         .cache_namespace =
-                                             str_slice(&s->in.hash_seed, sizeof(s->in.hash_seed))};
-
-    if (!s->pool->tracking)
-        return;
-    s->tracked = arena_alloc(s->arena, (s->n_blocks + 1) * sizeof(*s->tracked));
-    (void)tracking_hash_sequence(s->pool->tracking, &scope, s->in.routed.ptr, s->in.routed.len,
-                                 s->tracked);
-}
-
-static void hash_prompt(struct route_stream *s)
-{
-    uint32_t block_size = scheduler_block_size(s->pool->scheduler);
-    const struct block_naming nm = {s->in.hash_seed, block_size, false, s->in.media.ptr,
-                                    s->in.media.len};
-    size_t n = s->in.routed.len / block_size;
-    uint64_t hashed;
-
-    s->times.hashing_at_ns = clock_now_ns();
-    s->local = arena_alloc(s->arena, (n + 1) * sizeof(*s->local));
-    s->sequence = arena_alloc(s->arena, (n + 1) * sizeof(*s->sequence));
-    s->n_blocks =
-        block_hash_prompt_named(&nm, s->in.routed.ptr, s->in.routed.len, s->local, s->sequence);
-    hashed = clock_now_ns();
-    hash_for_tracker(s, block_size);
-    s->times.block_hashing = hashed - s->times.hashing_at_ns;
-    s->times.sequence_hashing = clock_now_ns() - hashed;
-}
-
-static double or_nan(struct opt_f64 o)
-{
-    return o.set ? o.v : NAN;
-}
-
-static struct str request_id(const struct route_stream *s)
-{
-    return plane_request_id(s->request);
-}
-
-static void trace_line(void *arg, struct str text)
-{
-    const struct route_stream *s = arg;
-
-    log_emitf(&LG_SCHEDULER, LOG_INFO, &LOG_VIEW("request_id", request_id(s)), 1, "%.*s",
-              STR_ARG(text));
-}
-
-static struct route_request query(const struct route_stream *s)
-{
-    const struct routed_request *in = &s->in;
-    bool no_credit = in->overlap_credit.set && in->overlap_credit.v == 0;
-    bool weighs = scheduler_conf(s->pool->scheduler)->policy == ROUTE_POLICY_DYNAMO; /* no credit */
-
-    return (struct route_request){
-        .id = request_id(s),
-        .local = s->local,
-        .sequence = s->sequence,
-        .tracked = s->tracked,
-        .n_blocks = s->n_blocks,
-        .isl = (uint32_t)MAX(in->routed.len, (size_t)1), /* a question may be about none */
-        .pinned = in->backend_instance_id.set,
-        .pin = {in->backend_instance_id.v, (uint32_t)in->dp_rank.v},
-        .exclude = s->failed,
-        .n_exclude = s->n_failed,
-        .matches = s->asked ? &s->matches : NULL,
-        .overlap_weight = weighs && no_credit ? 0 : or_nan(in->overlap_weight),
-        .overlap_credit = in->overlap_credit.set ? &in->overlap_credit.v : NULL,
-        .no_kv_reuse = in->assume_kv_reuse.set && !in->assume_kv_reuse.v,
-        .no_prefill_tokens = !weighs && in->track_prefill_tokens.set && !in->track_prefill_tokens.v,
-        .temperature = or_nan(in->temperature),
-        .now_ns = clock_now_ns(),
-        .clock = clock_now_ns,
-        .random = random_u64()};
-}
-
-static const struct shared_hits *ask_shared(const struct route_stream *s, struct shared_hits *ret)
-{
-    const struct route_pool *p = s->pool;
-
-    return shared_cache_ask(p->shared, scheduler_conf(p->scheduler),
-                            s->in.salted ? NULL : s->in.routed.ptr, s->in.routed.len, ret);
-}
-
-static void note_decision(struct route_stream *s, const struct route_request *q, int result)
-{
-    const struct route_pool *p = s->pool;
-    const struct route_decision *d = &s->decision;
-    struct decision_context context = {.model = str_from(p->model),
-                                       .worker_type = "decode",
-                                       .attempt = (uint32_t)s->n_failed + 1,
-                                       .time_ms = clock_wall_ms(),
-                                       .index_age_ms = DECISION_UNKNOWN};
-    uint64_t seq;
-
-    if (result == 0)
-        context.index_age_ms = scheduler_index_age_ms(p->scheduler, d->candidates[d->chosen].slot,
-                                                      loop_now_ms(p->loop));
-    seq = explain_decided(p->explain, q, d, result, &context);
-    s->decision_seq = result == 0 && !q->query_only ? seq : 0;
-}
-
-static void note_end(struct route_stream *s, enum decision_end how)
-{
-    uint64_t now_ns = clock_now_ns();
-    const struct decision_outcome o = {
-        .ended = how,
-        .cached_tokens = DECISION_UNKNOWN,
-        .output_tokens = s->n_output,
-        .ttft_ms = s->at.first_ns ? (double)(s->at.first_ns - s->at.start_ns) / 1e6 : NAN,
-        .duration_ms = (double)(now_ns - s->at.start_ns) / 1e6};
-
-    attempt_span_end(
-        &s->attempt, s->pool->tracer,
-        &(struct attempt_end){.id = s->id,
-                              .decision = &s->decision,
-                              .phase = PHASE_AGGREGATED,
-                              .tokens_before = s->n_migrations ? s->in.n_said : ATTEMPT_UNKNOWN,
-                              .how = how});
-    if (s->decision_seq)
-        explain_ended(s->pool->explain, s->decision_seq, &o);
-    if (s->decision_seq && how != DECISION_RETRIED)
-        route_measure_end(s->pool, &s->measure, &s->at, &s->decision, s->in.n_tokens);
-    s->decision_seq = 0;
-}
-
-static struct remote_prompt remote_prompt(const struct route_stream *s)
-{
-    const struct route_pool *p = s->pool;
-
-    return (struct remote_prompt){.ns = p->ns,
-                                  .component = p->model,
-                                  .model = str_from(p->served),
-                                  .local = s->local,
-                                  .sequence = s->sequence,
-                                  .n_blocks = s->n_blocks,
-                                  .by_writes =
-                                      scheduler_conf(p->scheduler)->remote == ROUTE_REMOTE_WRITES};
-}
-
-/* Where the index goes by placements it is told of ours. */
-static void write_placement(const struct route_stream *s)
-{
-    const struct remote_prompt p = remote_prompt(s);
-
-    if (s->booking && s->pool->remote && s->pool->served && p.by_writes && p.n_blocks)
-        remote_index_write(s->pool->remote, &p, s->decision.candidates[s->decision.chosen].worker);
-}
-
-static int route(struct route_stream *s, bool query_only)
-{
-    struct route_request q = query(s);
-    struct shared_hits hits;
-    int r;
-
-    q.query_only = query_only;
-    q.shared = ask_shared(s, &hits);
-    r = scheduler_route(s->pool->scheduler, &q, &s->decision, &s->booking);
-    note_decision(s, &q, r);
-    if (r == 0)
-        (query_only ? span_asked : span_decided)(s->pool->tracer, &s->trace, &q, &s->decision,
-                                                 &s->times);
-    if (r == 0)
-        write_placement(s);
-    if (r == 0 && !query_only)
-        route_measure_decision(s->pool, &s->times, &s->decision);
-    if (r == 0 && log_enabled(&LG_SCHEDULER, LOG_INFO)) {
-        log_hold();
-        route_decision_trace(&s->decision, trace_line, s);
-        log_release();
-    }
-    return r;
-}
-
-static struct worker_rank chosen(const struct route_stream *s)
-{
-    return s->decision.candidates[s->decision.chosen].worker;
-}
-
+    BACKLOG_HIGH = 256 << 10
+}; /* beyond it the worker is not read until the caller has caught up */
 /* --- ways out --------------------------------------------------------------------------------- */
 
-static void stream_free(struct route_stream *s)
+void route_stream_free(struct route_stream *s)
 {
     struct route_pool *p = s->pool;
 
-    note_end(s, DECISION_CLIENT_GONE); /* nobody has said otherwise */
+    route_note_end(s, DECISION_CLIENT_GONE); /* nobody has said otherwise */
     span_payload(p->tracer, &s->trace,
                  &(struct payload_span){.component = "router",
                                         .endpoint = ROUTE_ENDPOINT_WORDS[s->endpoint],
@@ -296,11 +53,12 @@ static void stream_free(struct route_stream *s)
 }
 
 /* Words for the caller: an error prologue where none was sent yet, else an error item. */
-static void fail(struct route_stream *s, const char *why)
+void route_fail(struct route_stream *s, const char *why)
 {
-    log_warn(&LG, "request failed", LOG_VIEW("request_id", request_id(s)), LOG_STR("why", why));
+    log_warn(&LG, "request failed", LOG_VIEW("request_id", route_request_id(s)),
+             LOG_STR("why", why));
     metric_add(s->pool->refused, 1);
-    note_end(s, DECISION_FAILED);
+    route_note_end(s, DECISION_FAILED);
     if (!s->started) {
         plane_request_refuse(s->request, str_from(why));
     } else if (s->in.n_said) {
@@ -309,7 +67,7 @@ static void fail(struct route_stream *s, const char *why)
         plane_request_error(s->request, str_from(why));
         plane_request_finish(s->request);
     }
-    stream_free(s);
+    route_stream_free(s);
 }
 
 static void on_cancelled(void *arg)
@@ -318,7 +76,7 @@ static void on_cancelled(void *arg)
 
     metric_add(s->pool->calls[s->endpoint].cancelled, 1);
     plane_request_abort(s->request);
-    stream_free(s);
+    route_stream_free(s);
 }
 
 static void on_caller_drained(void *arg)
@@ -336,19 +94,19 @@ static void on_finished(void *arg);
 
 static void retry(struct route_stream *s, const char *reason)
 {
-    uint64_t worker = chosen(s).worker_id;
+    uint64_t worker = route_chosen(s).worker_id;
 
     s->booking = booking_end(s->booking, clock_now_ns(), false);
     s->attempt.failure = reason;
-    note_end(s, DECISION_RETRIED);
+    route_note_end(s, DECISION_RETRIED);
     metric_add(s->pool->retries, 1);
     log_warn(&LG, "worker failed before its first item, trying another",
-             LOG_VIEW("request_id", request_id(s)), LOG_U64("worker_id", worker),
+             LOG_VIEW("request_id", route_request_id(s)), LOG_U64("worker_id", worker),
              LOG_STR("why", reason));
     s->failed[s->n_failed++] = worker;
     s->n_items = 0;
-    if (s->n_failed == ATTEMPTS || s->in.backend_instance_id.set) {
-        fail(s, reason);
+    if (s->n_failed == ROUTE_ATTEMPTS || s->in.backend_instance_id.set) {
+        route_fail(s, reason);
         return;
     }
     send_on(s);
@@ -427,7 +185,7 @@ static bool can_migrate(const struct route_stream *s)
     return s->said.len > 0 && is_movable(s);
 }
 
-static void send_item(const struct route_stream *s, struct str item)
+void route_send_item(const struct route_stream *s, struct str item)
 {
     call_answered(&s->pool->calls[s->endpoint], item.len);
     plane_request_item(s->request, item);
@@ -440,7 +198,7 @@ static void forward(struct route_stream *s, struct str data, bool last)
 
     s->told_worker = true;
     routed_output_put(&out, data, &s->in, &told);
-    send_item(s, buf_str(&out));
+    route_send_item(s, buf_str(&out));
 }
 
 /* All was said but the farewell. */
@@ -457,7 +215,7 @@ static void finish_for_worker(struct route_stream *s)
 /* The stream has ended, and the caller need not know. */
 static void migrate(struct route_stream *s, const char *reason)
 {
-    uint64_t worker = chosen(s).worker_id;
+    uint64_t worker = route_chosen(s).worker_id;
 
     if (routed_request_left(&s->in, s->said.len) == 0) {
         finish_for_worker(s);
@@ -465,16 +223,17 @@ static void migrate(struct route_stream *s, const char *reason)
     }
     s->booking = booking_end(s->booking, clock_now_ns(), false);
     s->attempt.failure = reason;
-    note_end(s, DECISION_RETRIED);
+    route_note_end(s, DECISION_RETRIED);
     s->n_migrations++;
     metric_add(s->pool->migrations, 1);
-    log_warn(&LG, "worker was lost, another one goes on", LOG_VIEW("request_id", request_id(s)),
-             LOG_U64("worker_id", worker), LOG_STR("why", reason), LOG_U64("tokens", s->said.len),
+    log_warn(&LG, "worker was lost, another one goes on",
+             LOG_VIEW("request_id", route_request_id(s)), LOG_U64("worker_id", worker),
+             LOG_STR("why", reason), LOG_U64("tokens", s->said.len),
              LOG_U64("migration", s->n_migrations));
     routed_request_extend(s->arena, &s->in, s->said.ids, s->said.len);
     s->said.len = 0;
     s->n_output = s->n_output_blocks = 0;
-    hash_prompt(s);
+    route_hash_prompt(s);
     s->failed[0] = worker; /* what failed before may have come back */
     s->n_failed = 1;
     s->n_items = 0;
@@ -552,9 +311,9 @@ static void on_finished(void *arg)
 
     s->stream = NULL;
     s->booking = booking_end(s->booking, clock_now_ns(), true);
-    note_end(s, DECISION_FINISHED);
+    route_note_end(s, DECISION_FINISHED);
     plane_request_finish(s->request);
-    stream_free(s);
+    route_stream_free(s);
 }
 
 static void on_failed(void *arg, enum plane_failure kind, const char *text)
@@ -566,14 +325,14 @@ static void on_failed(void *arg, enum plane_failure kind, const char *text)
     if (s->n_items == 0 && plane_failure_is_retryable(kind)) {
         retry(s, plane_failure_name(kind));
     } else if (s->n_items == 0) {
-        fail(s, text);
+        route_fail(s, text);
     } else if (plane_failure_is_migratable(kind) && can_migrate(s)) {
         migrate(s, plane_failure_name(kind));
     } else {
         /* The caller sees what we saw, a stream without an end, and may migrate. */
-        note_end(s, DECISION_FAILED);
+        route_note_end(s, DECISION_FAILED);
         plane_request_abort(s->request);
-        stream_free(s);
+        route_stream_free(s);
     }
 }
 
@@ -585,16 +344,16 @@ static void send_on(struct route_stream *s)
                                                    .failed = on_failed,
                                                    .batch_end = on_batch_end};
     AUTO(buf_done) struct buf body = BUF_NULL;
-    int r = route(s, false);
+    int r = route_decide(s, false);
     struct plane_header headers[TRACE_HEADERS_MAX];
-    struct plane_call call = {.id = request_id(s), .headers = headers};
+    struct plane_call call = {.id = route_request_id(s), .headers = headers};
 
     if (r != 0) {
-        fail(s, routing_refusal(r));
+        route_fail(s, routing_refusal(r));
         return;
     }
-    routed_request_put(&body, plane_request_body(s->request), &s->in, chosen(s).dp_rank);
-    call.address = str_from(map64_find_ptr(&s->pool->addresses, chosen(s).worker_id));
+    routed_request_put(&body, plane_request_body(s->request), &s->in, route_chosen(s).dp_rank);
+    call.address = str_from(map64_find_ptr(&s->pool->addresses, route_chosen(s).worker_id));
     call.body = buf_str(&body);
     attempt_span_begin(&s->attempt, s->pool->tracer, &s->trace);
     call.n_headers = trace_context_headers(&s->attempt.trace, headers);
@@ -614,7 +373,7 @@ static void admit(struct route_stream *s)
     struct admission_refusal refusal;
 
     s->at.queue_depth = admission_waiting(s->pool->admission).requests;
-    s->ticket.q = query(s);
+    s->ticket.q = route_query(s);
     s->ticket.go = on_room;
     s->ticket.arg = s;
     switch (admission_enter(s->pool->admission, &s->ticket, &refusal)) {
@@ -625,7 +384,8 @@ static void admit(struct route_stream *s)
         s->started = true;
         break;
     case ADMISSION_REFUSED:
-        fail(s, "Service temporarily unavailable: The router queue is full, please retry later");
+        route_fail(s,
+                   "Service temporarily unavailable: The router queue is full, please retry later");
         break;
     default:
         send_on(s);
@@ -642,12 +402,12 @@ static void on_answer(void *arg)
 }
 
 /* Goes on with @next, which may end it: now, or once the router that keeps the index has answered. */
-static void look_up(struct route_stream *s, void (*next)(struct route_stream *s))
+void route_look_up(struct route_stream *s, void (*next)(struct route_stream *s))
 {
     static const struct plane_request_handlers handlers = {.cancelled = on_cancelled,
                                                            .drained = on_caller_drained};
     const struct route_pool *p = s->pool;
-    const struct remote_prompt prompt = remote_prompt(s);
+    const struct remote_prompt prompt = route_remote_prompt(s);
 
     plane_request_set_handlers(s->request, &handlers, s);
     if (p->remote && p->served && s->n_blocks) {
@@ -668,8 +428,8 @@ static void keep(struct route_stream *s, struct str *text)
         *text = (struct str){arena_strdup(s->arena, *text), text->len};
 }
 
-static struct route_stream *stream_new(struct route_pool *p, struct plane_request *rq,
-                                       enum route_endpoint endpoint)
+struct route_stream *route_stream_new(struct route_pool *p, struct plane_request *rq,
+                                      enum route_endpoint endpoint)
 {
     struct route_stream *s = xcalloc(1, sizeof(*s));
     struct trace_headers told = plane_request_trace(rq);
@@ -695,105 +455,25 @@ static struct route_stream *stream_new(struct route_pool *p, struct plane_reques
 
 void route_stream_serve(struct route_pool *p, struct plane_request *rq)
 {
-    struct route_stream *s = stream_new(p, rq, ROUTE_GENERATE);
+    struct route_stream *s = route_stream_new(p, rq, ROUTE_GENERATE);
     struct err e;
 
     if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
-        fail(s, e.text);
+        route_fail(s, e.text);
         return;
     }
     if (s->in.bare || s->in.n_tokens == 0) {
-        fail(s, s->in.bare ? "the request is no object" : "token_ids is empty");
+        route_fail(s, s->in.bare ? "the request is no object" : "token_ids is empty");
         return;
     }
-    hash_prompt(s);
-    look_up(s, admit);
-}
-
-/* For who only asks; NULL when that failed, and was told. */
-static struct route_stream *question_new(struct route_pool *p, struct plane_request *rq,
-                                         enum route_endpoint endpoint)
-{
-    struct route_stream *s = stream_new(p, rq, endpoint);
-    struct err e;
-
-    if (routed_request_parse(s->arena, plane_request_body(rq), &s->in, &e) < 0) {
-        fail(s, e.text);
-        return NULL;
-    }
-    hash_prompt(s);
-    return s;
-}
-
-static void answer(struct route_stream *s, struct str item)
-{
-    plane_request_start(s->request);
-    send_item(s, item);
-    plane_request_finish(s->request);
-    stream_free(s);
-}
-
-static void tell_best_worker(struct route_stream *s)
-{
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    int r = route(s, true);
-
-    if (r != 0) {
-        fail(s, routing_refusal(r));
-        return;
-    }
-    buf_printf(&out, "%" PRIu64, chosen(s).worker_id);
-    answer(s, buf_str(&out));
-}
-
-void route_best_worker_serve(struct route_pool *p, struct plane_request *rq)
-{
-    struct route_stream *s = question_new(p, rq, ROUTE_BEST_WORKER);
-
-    if (s)
-        look_up(s, tell_best_worker);
-}
-
-static bool wants_shared(const struct route_stream *s)
-{
-    const struct opt_bool *wanted = &s->in.include_shared;
-
-    return (!wanted->set || wanted->v) &&
-           shared_cache_is_asked(s->pool->shared, scheduler_conf(s->pool->scheduler));
-}
-
-/* No decision, and none is noted. */
-static void tell_overlap_scores(struct route_stream *s)
-{
-    struct route_pool *p = s->pool;
-    AUTO(buf_done) struct buf out = BUF_NULL;
-    struct json_put j = json_put_on(&out);
-    struct route_request q = query(s);
-    struct overlap_shared shared = {.enabled = wants_shared(s)};
-    struct shared_hits hits;
-    int r;
-
-    if (shared.enabled)
-        q.shared = shared.hits = ask_shared(s, &hits);
-    q.query_only = true;
-    r = scheduler_route(p->scheduler, &q, &s->decision, &s->booking);
-    (void)r;
-    overlap_scores_put(&j, scheduler_block_size(p->scheduler), s->n_blocks, &shared, &s->decision);
-    answer(s, buf_str(&out));
-}
-
-void route_overlap_scores_serve(struct route_pool *p, struct plane_request *rq)
-{
-    struct route_stream *s = question_new(p, rq, ROUTE_OVERLAP_SCORES);
-
-    if (s)
-        look_up(s, tell_overlap_scores);
+    route_hash_prompt(s);
+    route_look_up(s, admit);
 }
 
 void route_streams_abort(struct route_pool *p)
 {
     LIST_FOREACH (s, &p->streams, struct route_stream, link) {
         plane_request_abort(s->request);
-        stream_free(s);
+        route_stream_free(s);
     }
 }
