@@ -105,6 +105,60 @@ def test_a_stream_is_the_engines_own(stack, api, options):
     assert answer.chunks[0]["id"].endswith(answer.headers["x-request-id"])
 
 
+FINGERPRINT = "vllm-0.32.0-tp1-1a2b3c4d"
+
+
+def fingerprinted(handler):
+    """Streams as vLLM does: its fingerprint is in the chunk of usage, or else in those that end a choice."""
+    body = json.loads(handler.asked)
+    usage, n = (body.get("stream_options") or {}).get("include_usage"), body.get("n", 1)
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
+    choice = lambda index, end: {"index": index, "delta": {"content": "a"}, "finish_reason": end}
+    told = [head | {"choices": [choice(index, None)]} for index in range(n)]
+    told += [head | {"choices": [choice(index, "length")]} | ({} if usage else {"system_fingerprint": FINGERPRINT}) for index in range(n)]
+    if usage:
+        told.append(head | {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2 * n}, "system_fingerprint": FINGERPRINT})
+    lines = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in told] + [b"data: [DONE]\n\n"]
+    handler.send_response(200)
+    handler.send_header("content-type", "text/event-stream")
+    handler.send_header("content-length", str(sum(map(len, lines))))
+    handler.end_headers()
+    for line in lines:
+        handler.wfile.write(line)
+
+
+@pytest.mark.parametrize("options", [None, {"include_usage": False}, {"include_usage": True}])
+def test_the_fingerprint_is_where_the_engine_has_it(stack, options):
+    with FakeEngine({CHAT: fingerprinted}) as fake:
+        serve(stack, [fake])
+        body = stack.body("Hello", CHAT, stream=True) | ({"stream_options": options} if options else {})
+        behind = plain(stack.request("POST", CHAT, body).chunks)
+        with urllib.request.urlopen(urllib.request.Request(fake.spec.partition(",")[0] + CHAT, json.dumps(body).encode())) as answer:
+            assert behind == plain(chunks_of(answer.read().decode()))
+        assert [chunk.get("system_fingerprint") for chunk in behind][-1] == FINGERPRINT
+        several = stack.request("POST", CHAT, body | {"n": 2}).chunks
+        assert [chunk["system_fingerprint"] for chunk in several if "system_fingerprint" in chunk] == [FINGERPRINT]
+        assert several[-1]["system_fingerprint"] == FINGERPRINT
+
+
+@pytest.mark.parametrize("tail", [[], ["data: [DONE]\n\n"]])
+def test_engines_that_tell_no_usage_end_their_streams(stack, tail):
+    """What ends a choice comes although nothing follows it."""
+    def answer(handler):
+        chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": MODEL,
+                 "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}
+        text = "".join([f"data: {json.dumps(chunk)}\n\n", *tail]).encode()
+        handler.send_response(200)
+        handler.send_header("content-length", str(len(text)))
+        handler.end_headers()
+        handler.wfile.write(text)
+    with FakeEngine({CHAT: answer}) as fake:
+        serve(stack, [fake])
+        told = stack.request("POST", CHAT, stack.body("Hello", CHAT, stream=True))
+        assert [chunk["choices"][0]["finish_reason"] for chunk in told.chunks] == ["stop"]
+        assert told.body.endswith(b"data: [DONE]\n\n")
+
+
 @pytest.mark.parametrize("api", [CHAT, COMPLETIONS])
 def test_a_whole_answer_is_the_engines_own(stack, api):
     direct, behind = Engine(stack, "--seed", 5), Engine(stack, "--seed", 5)
@@ -409,6 +463,7 @@ class FakeEngine:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 if self.is_barred():
                     return
+                self.asked = body
                 fake.asked.append((self.path, dict(self.headers), json.loads(body)))
                 if callable(fake.answers.get(self.path)):
                     fake.answers[self.path](self)

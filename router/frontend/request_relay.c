@@ -44,6 +44,7 @@ struct relay {
     struct sse_reader *events; /* NULL: the answer is one body */
     struct relay_change change;
     struct buf body, scratch;
+    struct buf held;         /* the chunk that ended a choice, until what comes next */
     struct opt_u64 sequence; /* of the last event of /v1/responses */
     bool told_error;         /* by an event of its own */
     int status;
@@ -57,6 +58,7 @@ struct relay *relay_cancel(struct relay *r)
     sse_reader_free(r->events);
     buf_done(&r->body);
     buf_done(&r->scratch);
+    buf_done(&r->held);
     free(r);
     return NULL;
 }
@@ -171,16 +173,59 @@ static bool take_error(struct relay *r, const struct sse_event *ev, const struct
     return false;
 }
 
+static void put_chunk(struct relay *r, struct str json, const struct relay_change *change)
+{
+    AUTO(buf_done) struct buf changed = BUF_NULL;
+
+    relay_answer_put(&changed, json, change);
+    sse_put_data(&r->rq->out, buf_str(&changed));
+}
+
+static struct str fingerprint_of(struct str json)
+{
+    struct str v = json_pull_member(json, "system_fingerprint");
+
+    return str_is(v, "null") ? STR_NULL : v;
+}
+
+/*
+ * vLLM has its fingerprint in the chunk of the usage where that is asked for, as it always is here,
+ * else in those that end a choice: there a client that wants no usage looks for it.
+ */
+static bool may_get_fingerprint(const struct request *rq, const struct relay_answer *a,
+                                struct str json)
+{
+    return a->has_finish && !rq->in.include_usage && !fingerprint_of(json).len;
+}
+
+static void release_held(struct relay *r, struct str fingerprint_json)
+{
+    struct relay_change change = r->change;
+
+    if (!r->held.len)
+        return;
+    change.fingerprint_json = fingerprint_json;
+    put_chunk(r, buf_str(&r->held), &change);
+    buf_clear(&r->held);
+}
+
+/* The chunk that we asked for, and the client has not. */
+static bool is_own_usage(const struct request *rq, const struct relay_answer *a)
+{
+    return !a->has_choices && a->completion_tokens.set && !rq->in.include_usage;
+}
+
 /* False when the request has ended. */
 static bool take_chunk(struct relay *r, const struct sse_event *ev)
 {
     struct request *rq = r->rq;
-    AUTO(buf_done) struct buf changed = BUF_NULL;
     struct str json = ev->data;
     struct relay_answer a;
     struct err e;
+    int code = read_answer(r, json, &a, &e);
 
-    if (read_answer(r, json, &a, &e) < 0) {
+    release_held(r, code == 0 && is_own_usage(rq, &a) ? fingerprint_of(json) : STR_NULL);
+    if (code < 0) {
         request_fail(rq, 502, "Failed to read the engine's output: %s", e.text);
         return false;
     }
@@ -196,10 +241,12 @@ static bool take_chunk(struct relay *r, const struct sse_event *ev)
         pass_event(r, ev->event, json);
         return true;
     }
-    if (!a.has_choices && a.completion_tokens.set && !rq->in.include_usage)
-        return true; /* the chunk that we asked for */
-    relay_answer_put(&changed, json, &r->change);
-    sse_put_data(&rq->out, buf_str(&changed));
+    if (is_own_usage(rq, &a))
+        return true;
+    if (may_get_fingerprint(rq, &a, json))
+        buf_put_str(&r->held, json);
+    else
+        put_chunk(r, json, &r->change);
     return true;
 }
 
@@ -213,6 +260,7 @@ static void on_head(void *arg, int status)
 /* All has come. */
 static void end_stream(struct request *rq)
 {
+    release_held(rq->relay, STR_NULL);
     if (rq->relay->way == RELAY_TRANSLATED)
         rq->form->end(rq);
     else
@@ -248,6 +296,7 @@ static void take_events(struct relay *r, struct str bytes)
             return;
     }
     if (sse_reader_failed(r->events)) {
+        release_held(r, STR_NULL);
         request_fail(rq, 502, "The engine's stream cannot be read");
         return;
     }
@@ -391,6 +440,7 @@ static void on_done(void *arg, int status, int error, const char *why)
     struct request *rq = r->rq;
 
     r->call = NULL;
+    release_held(r, STR_NULL);
     if (error < 0 && rq->n_output == 0 && !rq->begun) {
         log_debug(&LG, "engine failed", LOG_REQUEST(rq->id, &rq->trace), LOG_STR("why", why));
         request_retry(rq, error == -ETIMEDOUT ? "timeout"

@@ -249,7 +249,7 @@ void relay_answer_put(struct buf *out, struct str json, const struct relay_chang
     struct str key, value;
     struct json_pull p;
 
-    if (!c->model.len && !c->hide_usage) {
+    if (!c->model.len && !c->hide_usage && !c->fingerprint_json.len) {
         buf_put_str(out, json);
         return;
     }
@@ -260,9 +260,13 @@ void relay_answer_put(struct buf *out, struct str json, const struct relay_chang
             if (c->model.len && str_is(key, "model")) {
                 json_put_key(&j, "model");
                 json_put_str(&j, c->model);
+            } else if (c->fingerprint_json.len && str_is(key, "system_fingerprint")) {
+                continue;
             } else if (!c->hide_usage || !str_is(key, "usage") || str_is(value, "null")) {
                 json_put_member_raw(&j, key, value);
             }
         }
+    if (c->fingerprint_json.len)
+        json_put_member_raw(&j, STR("system_fingerprint"), c->fingerprint_json);
     json_put_object_end(&j);
 }

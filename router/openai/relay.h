@@ -61,6 +61,7 @@ void relay_count_read(struct str object, const char *key, struct opt_u64 *ret);
 struct relay_change {
     struct str model; /* the name that the client knows; empty = the engine's is the same */
     bool hide_usage;  /* the client has not asked for it */
+    struct str fingerprint_json; /* its system_fingerprint; empty = as it stands there */
 };
 /* The answer as the client gets it. */
 void relay_answer_put(struct buf *out, struct str json, const struct relay_change *c);

@@ -153,11 +153,16 @@ static void test_changes(void **state)
     relay_answer_put(&out, str_from(json), &(struct relay_change){.hide_usage = false});
     assert_true(str_is(buf_str(&out), json));
     buf_clear(&out);
-    relay_answer_put(&out, str_from(json), &(struct relay_change){STR("ours"), true});
+    relay_answer_put(&out, str_from(json),
+                     &(struct relay_change){.model = STR("ours"), .hide_usage = true});
     assert_true(str_is(buf_str(&out), "{\"id\":\"1\",\"model\":\"ours\",\"choices\":[]}"));
     buf_clear(&out);
-    relay_answer_put(&out, STR("{\"usage\":null}"), &(struct relay_change){STR_NULL, true});
+    relay_answer_put(&out, STR("{\"usage\":null}"), &(struct relay_change){.hide_usage = true});
     assert_true(str_is(buf_str(&out), "{\"usage\":null}"));
+    buf_clear(&out);
+    relay_answer_put(&out, STR("{\"system_fingerprint\":null,\"id\":\"1\"}"),
+                     &(struct relay_change){.fingerprint_json = STR("\"f\"")});
+    assert_true(str_is(buf_str(&out), "{\"id\":\"1\",\"system_fingerprint\":\"f\"}"));
 }
 
 int main(void)
