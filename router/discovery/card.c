@@ -7,6 +7,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/err.h"
 #include "router/discovery/card_inner.h"
+#include "router/discovery/card_tags.h"
 #include "router/discovery/records.h"
 #include "router/wire/fields.h"
 
@@ -447,6 +448,7 @@ static const struct field runtime_fields[] = {
 static void runtime_read(struct reading *rd)
 {
     struct runtime_numbers n = {0};
+    struct card_tags tags = {0};
     struct model_card *c = rd->c;
     struct str key;
 
@@ -463,9 +465,12 @@ static void runtime_read(struct reading *rd)
             bootstrap_read(rd);
         else if (str_is(key, "runtime_data"))
             runtime_data_read(rd);
+        else if (card_tags_find(&tags, key))
+            (void)json_pull_skip(&rd->p, card_tags_find(&tags, key));
         else if (!fields_pull(&rd->p, key, runtime_fields, ARRAY_LEN(runtime_fields), &n))
             skip_pull(&rd->p);
     }
+    card_tags_settle(&tags, c);
     c->total_kv_blocks = n.blocks.v;
     c->max_num_seqs = n.seqs.v;
     c->max_num_batched_tokens = n.batched.v;

@@ -74,6 +74,8 @@ struct model_card {
     bool eagle;   /* blocks are hashed with the token that follows (router.md §1.6) */
     bool is_of_1; /* it has keys of 1.x (wire.md §15.1) */
     char *tool_call_parser, *reasoning_parser;
+    /* Calls of tools are guided in tool_call_parser's form: structural_tag, else structural_tag_mode … */
+    bool tags_on, tags_always, tags_strict;
     struct opt_bool thinks; /* unless a chat says itself: runtime_data.default_thinking_mode */
     char **taints;          /* what requests may require or prefer of a worker */
     size_t n_taints;

@@ -337,9 +337,47 @@ static void test_default_thinking(void **state)
     }
 }
 
+#define TAGS(members)                                                                              \
+    HEAD REST ",\"model_type\":\"Chat\",\"context_length\":7,\"runtime_config\":{" members "}}"
+
+static void test_tags(void **state)
+{
+    static const struct {
+        const char *json;
+        bool on, always, strict;
+    } cases[] = {
+        {TAGS(""), false, false, false},
+        {TAGS("\"structural_tag_mode\":\"off\""), false, false, false},
+        {TAGS("\"structural_tag_mode\":\"on\""), true, false, false},
+        {TAGS("\"structural_tag_mode\":\"on\",\"structural_tag_scope\":\"always\","
+              "\"structural_tag_schema\":\"strict\""),
+         true, true, true},
+        {TAGS("\"structural_tag\":{}"), true, false, false},
+        {TAGS("\"structural_tag\":{\"scope\":\"always\",\"schema\":\"strict\"}"), true, true, true},
+        {TAGS("\"structural_tag\":{\"scope\":\"auto\"},\"structural_tag_mode\":\"on\","
+              "\"structural_tag_scope\":\"always\""),
+         true, false, false},
+        {TAGS("\"structural_tag\":null,\"structural_tag_mode\":\"on\","
+              "\"structural_tag_scope\":\"always\""),
+         true, true, false},
+        {TAGS("\"structural_tag_mode\":1,\"structural_tag_scope\":[]"), false, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO(model_card_unref) struct model_card *c = NULL;
+        struct err e;
+
+        EXPECT_OK(model_card_parse(&c, str_from(cases[i].json), &e), &e);
+        assert_int_equal(c->tags_on, cases[i].on);
+        assert_int_equal(c->tags_always, cases[i].always);
+        assert_int_equal(c->tags_strict, cases[i].strict);
+    }
+}
+
 int main(void)
 {
     return TEST_RUN(T(test_sum), T(test_read), T(test_taints), T(test_hicache),
-                    T(test_token_budget), T(test_default_thinking), T(test_build_and_resolve),
-                    T(test_tokenizers_of_a_folder));
+                    T(test_token_budget), T(test_default_thinking), T(test_tags),
+                    T(test_build_and_resolve), T(test_tokenizers_of_a_folder));
 }

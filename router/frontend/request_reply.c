@@ -113,6 +113,15 @@ static void put_call(struct request *rq, const struct reply_part *part, struct b
     json_put_object_end(&j);
 }
 
+/* A call by a parser may be one of another tool than the one that is asked for. */
+static bool is_unasked(const struct request *rq, const struct reply_part *part)
+{
+    const struct openai_request *in = &rq->in;
+
+    return part->kind == REPLY_CALL && in->tagged && in->tool_choice == TOOL_NAMED &&
+           !str_eq(part->name, in->named_tool);
+}
+
 /* Thoughts and content of an item are one chunk; calls, those of a block together, are another. */
 static void tell_part(void *arg, const struct reply_part *part)
 {
@@ -122,6 +131,10 @@ static void tell_part(void *arg, const struct reply_part *part)
 
     bool joins = part->kind == REPLY_CALL ? rr->in_block : next->calls.len == 0;
 
+    if (is_unasked(rq, part)) {
+        rr->in_block = rr->in_block && part->more;
+        return;
+    }
     if (next->has_any && !joins)
         emit_next(rq, NULL);
     next->has_any = true;
@@ -158,6 +171,8 @@ static const struct reply_calls *calls_of(const struct request *rq)
 
     if (json_len(in->tools) == 0 || in->tool_choice == TOOL_NONE)
         return NULL;
+    if (in->tagged)
+        return reply_find_calls(rq->m->card->tool_call_parser);
     if (in->tool_choice == TOOL_REQUIRED)
         return &REPLY_ANSWER_IS_CALLS;
     if (in->tool_choice == TOOL_NAMED)

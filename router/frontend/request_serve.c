@@ -119,8 +119,18 @@ static struct model *pick_set(struct serving *s, struct http_exchange *x,
                               http1_header_get(http_request(x), "x-dynamo-session-id"));
 }
 
+static void settle_tags(const struct model *m, struct openai_request *in, struct arena *arena)
+{
+    const struct model_card *card = m->card;
+    const struct call_tags tags = {card->tool_call_parser, card->tags_on, card->tags_always,
+                                   card->tags_strict};
+
+    openai_settle_tags(in, &tags, arena);
+}
+
 /* What the body alone could not tell. */
-static bool settle_by_model(const struct model *m, struct openai_request *in, struct api_error *e)
+static bool settle_by_model(const struct model *m, struct openai_request *in, struct arena *arena,
+                            struct api_error *e)
 {
     if (in->api != API_CHAT || m->is_stock) /* plain OpenAI servers answer for themselves */
         return true;
@@ -130,13 +140,16 @@ static bool settle_by_model(const struct model *m, struct openai_request *in, st
         openai_drop_default_thinking(in);
     if (model_is_of_1(m) && m->card->thinks.set)
         openai_default_thinking(in, m->card->thinks.v);
+    if (model_is_of_1(m))
+        settle_tags(m, in, arena);
     return true;
 }
 
-static bool find_model(struct serving *s, struct http_exchange *x, struct openai_request *in,
-                       struct model **ret, struct api_error *e)
+static bool find_model(struct request_parts *p, struct api_error *e)
 {
-    struct model *m = pick_set(s, x, in);
+    struct serving *s = p->s;
+    struct openai_request *in = &p->in;
+    struct model *m = pick_set(s, p->x, in);
 
     if (s->stopping)
         return api_fail(e, 503, NULL, "Service is shutting down");
@@ -155,8 +168,8 @@ static bool find_model(struct serving *s, struct http_exchange *x, struct openai
         return m->why.text[0]
                    ? api_fail(e, 400, "model", "Model serves %s; use /v1/completions", m->why.text)
                    : api_fail(e, 400, "model", "Model has no chat template: use /v1/completions");
-    *ret = m;
-    return settle_by_model(m, in, e);
+    p->m = m;
+    return settle_by_model(m, in, p->arena, e);
 }
 
 /* Copies: the client may leave before the request does. */
@@ -427,8 +440,8 @@ void request_serve(struct serving *s, struct http_exchange *x, enum api api)
     struct request_parts parts = parts_of(s, x);
     struct api_error e;
 
-    if (!is_json(x, &e) || !read_body(&parts, api, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) || !can_tell_ids(&parts, &e))
+    if (!is_json(x, &e) || !read_body(&parts, api, &e) || !find_model(&parts, &e) ||
+        !can_tell_ids(&parts, &e))
         refuse(&parts, &e);
     else if (request_batch_size(parts.m, &parts.in) > 1)
         request_batch_serve(&parts);
@@ -443,7 +456,7 @@ void request_serve_embeddings(struct serving *s, struct http_exchange *x)
 
     if (!is_json(x, &e) ||
         !embeddings_request_parse(http_request(x)->body, parts.arena, &parts.in, &e) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) ||
+        !find_model(&parts, &e) ||
         !embeddings_request_settle(&parts.in, model_is_of_1(parts.m), &e))
         refuse(&parts, &e);
     else
@@ -488,8 +501,7 @@ void request_serve_responses(struct serving *s, struct http_exchange *x)
     if (!is_json(x, &e) ||
         (!responses_request_parse(http_request(x)->body, parts.arena, &parts.in, &echo, &e) &&
          !read_for_engine(&parts, &e)) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) || !asks_at_once(&parts, &e) ||
-        !can_tell_ids(&parts, &e)) {
+        !find_model(&parts, &e) || !asks_at_once(&parts, &e) || !can_tell_ids(&parts, &e)) {
         refuse(&parts, &e);
         return;
     }
@@ -508,7 +520,7 @@ void request_serve_messages(struct serving *s, struct http_exchange *x)
     if (!is_json(x, &e) ||
         (!messages_request_parse(http_request(x)->body, parts.arena, &parts.in, &facts, &e) &&
          !read_for_engine(&parts, &e)) ||
-        !find_model(s, x, &parts.in, &parts.m, &e) || !asks_at_once(&parts, &e)) {
+        !find_model(&parts, &e) || !asks_at_once(&parts, &e)) {
         refuse(&parts, &e);
         return;
     }
@@ -540,7 +552,7 @@ static void serve_own(struct serving *s, struct http_exchange *x, const struct o
     }
     parts.in.api = API_EMBEDDINGS;
     parts.in.stream = false;
-    if (!find_model(s, x, &parts.in, &parts.m, &e) || !engine_answers(&parts, &e))
+    if (!find_model(&parts, &e) || !engine_answers(&parts, &e))
         refuse(&parts, &e);
     else
         serve(&parts);

@@ -399,6 +399,18 @@ static bool key_response_format(struct openai_reader *rd, const char *key)
     return read_raw(rd, key, JSON_KIND_OBJECT, "an object", &rd->r->guided.response_format);
 }
 
+/* Any other value says nothing here. */
+static bool key_parallel(struct openai_reader *rd, const char *key)
+{
+    struct str value;
+
+    (void)key;
+    if (!json_pull_skip(&rd->p, &value))
+        return false;
+    rd->r->one_call = str_is(value, "false");
+    return true;
+}
+
 static bool key_effort(struct openai_reader *rd, const char *key)
 {
     static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
@@ -516,7 +528,7 @@ static const struct {
     {"skip_special_tokens", API_CHAT | API_COMPLETIONS, key_skip_special},
     {"tools", API_CHAT, key_tools},
     {"tool_choice", API_CHAT, key_tool_choice},
-    {"parallel_tool_calls", API_CHAT, key_ignored},
+    {"parallel_tool_calls", API_CHAT, key_parallel},
     {"add_generation_prompt", API_CHAT, key_prompt_end},
     {"continue_final_message", API_CHAT, key_prompt_end},
     {"chat_template_args", API_CHAT, key_template_args},

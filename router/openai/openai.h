@@ -16,6 +16,7 @@
 #include "lib/base/json_tree.h"
 #include "lib/base/str.h"
 #include "router/openai/api_error.h"
+#include "router/openai/call_tags.h"
 #include "router/openai/guided.h"
 #include "router/sched/route_conf.h"
 #include "router/wire/engine_request.h"
@@ -67,6 +68,8 @@ struct openai_request {
     struct opt_u64 top_logprobs, logprobs, max_tokens, max_completion_tokens;
     enum tool_choice tool_choice;
     struct str named_tool; /* of TOOL_NAMED */
+    bool one_call;         /* parallel_tool_calls: false */
+    bool tagged; /* calls are guided by tags, and written as its model's parser reads them */
     struct guided guided;
     /* of 1.x; empty = absent */
     struct str cache_salt, extra_args_json, mm_processor_kwargs_json;
@@ -121,6 +124,9 @@ void openai_drop_default_thinking(struct openai_request *r);
  * unless @of_1, of 0.9.0, which knows fewer of them. False with @e filled. */
 MUST_CHECK bool openai_check_strictly(const struct openai_request *r, bool of_1,
                                       struct api_error *e);
+/* Of a chat: tags for its calls, where the model's card asks for them and nothing of the client's goes before
+ * them; @a holds them. */
+void openai_settle_tags(struct openai_request *r, const struct call_tags *c, struct arena *a);
 /* A salt that goes before the body's; @a holds what follows from it. */
 void openai_request_set_salt(struct openai_request *r, struct str salt, struct arena *a);
 /* Whether a body is read at all: application/json, or another type that is written in it. */

@@ -34,6 +34,18 @@ static void check_strictly(const struct openai_request *r, struct arena *a, bool
     check_json(told.args);
 }
 
+/* Tags of each parser are JSON, however tools look. */
+static void check_tags(struct openai_request *r, struct arena *a)
+{
+    static const char *const parsers[] = {"hermes", "qwen3_coder", "deepseek_v4", "glm47",
+                                          "kimi_k2"};
+
+    for (size_t i = 0; i < ARRAY_LEN(parsers); i++) {
+        openai_settle_tags(r, &(struct call_tags){parsers[i], true, true, i % 2}, a);
+        check_json(r->sampling.guided_decoding_json);
+    }
+}
+
 static void parse(enum api api, struct str body)
 {
     AUTO(arena_free) struct arena *a = arena_new();
@@ -49,6 +61,7 @@ static void parse(enum api api, struct str body)
         if (api == API_CHAT) {
             check_strictly(&r, a, true);
             check_strictly(&r, a, false);
+            check_tags(&r, a);
         }
     } else {
         assert(e.status >= 400 && e.status < 600 && e.text[0]);

@@ -21,6 +21,26 @@ static bool settle_guided(struct openai_request *r, struct arena *a, struct api_
     return true;
 }
 
+static bool has_rule(const struct openai_request *r)
+{
+    const struct guided *g = &r->guided;
+
+    return g->json.len || g->regex.len || g->choice.len || g->grammar.len;
+}
+
+void openai_settle_tags(struct openai_request *r, const struct call_tags *c, struct arena *a)
+{
+    const struct call_wish wish = {r->tool_choice, r->named_tool, r->tools, r->one_call};
+    AUTO(buf_done) struct buf out = BUF_NULL;
+
+    if (has_rule(r) || (r->tool_choice == TOOL_AUTO && r->sampling.guided_decoding_json.len))
+        return;
+    call_tags_put(c, &wish, &out);
+    r->tagged = out.len > 0;
+    if (r->tagged)
+        r->sampling.guided_decoding_json = str_from(arena_strdup(a, buf_str(&out)));
+}
+
 /* --- thoughts --------------------------------------------------------------------------------- */
 
 static const char *const THINKING[] = {"thinking", "enable_thinking"};
