@@ -90,7 +90,7 @@ GUIDED = {"required": {**TOOLS, "tool_choice": "required"}, "named": {**TOOLS, "
 @pytest.mark.parametrize("more", GUIDED.values(), ids=GUIDED)
 def test_tools_and_structured_outputs(stack, theirs, more):
     """With equal seeds the same answers as behind the reference's frontend; streams may tell tokens together. The workers
-    name no parser of calls: with one 1.6.1 guides by its tags instead (README)."""
+    name no parser of calls: with one calls are guided by tags (test_call_tags.py)."""
     body = stack.body("Hello", max_tokens=100, seed=5, **more)
     ours, reference = [one.request("POST", CHAT, body).json for one in (stack, theirs)]
     assert plain(ours) == plain(reference)
