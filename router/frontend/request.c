@@ -10,6 +10,7 @@
 #include "lib/base/log.h"
 #include "lib/net/http_client.h"
 #include "router/frontend/prompt_make.h"
+#include "router/frontend/request_migrate.h"
 #include "router/frontend/request_batch.h"
 #include "router/frontend/request_relay.h"
 #include "router/sched/signals.h"

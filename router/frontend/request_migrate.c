@@ -8,6 +8,7 @@
  * the least number of tokens, which the reference leaves.
  */
 #include "lib/base/log.h"
+#include "router/frontend/request_migrate.h"
 #include "router/frontend/request_state.h"
 
 static const struct log_target LG = {"dynamo_llm::migration"};

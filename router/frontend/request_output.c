@@ -9,6 +9,7 @@
 #include "lib/base/json_put.h"
 #include "lib/base/log.h"
 #include "router/frontend/event_stream.h"
+#include "router/frontend/request_migrate.h"
 #include "router/frontend/request_batch.h"
 #include "router/frontend/request_relay.h"
 #include "router/sched/signals.h"

@@ -175,15 +175,6 @@ static inline uint64_t request_new_output(const struct request *rq)
 void request_abandon(struct request *rq, enum decision_end how);
 void request_resume(struct request *rq); /* the client has taken what it was sent */
 
-/* request_migrate.c */
-/* Keeps what is to be replayed if the worker is lost. */
-void request_remember(struct request *rq, const uint32_t *ids, size_t n);
-bool request_can_migrate(const struct request *rq);
-/* For the metric of how long that takes: a worker failed; @outcome came of it, if one had. */
-void request_note_loss(struct request *rq, bool early);
-void request_note_loss_over(struct request *rq, const char *outcome);
-/* Goes on at another worker. The stream has ended, or is cut now. */
-void request_migrate(struct request *rq, const char *reason);
 enum step_result request_tell(struct request *rq);    /* request_tell.c: the step of that name */
 enum step_result request_prefill(struct request *rq); /* request_prefill.c; sets the next step */
 /* request_note.c: remembers and measures what became of @q in the pool that answers. */
