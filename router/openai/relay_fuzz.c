@@ -23,7 +23,7 @@ static void unsteer(struct str body)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct relay_change changes[] = {
-        {STR_NULL, false}, {{"ours", 4}, false}, {{"ours", 4}, true}};
+        {.hide_usage = false}, {.model = {"ours", 4}}, {.model = {"ours", 4}, .hide_usage = true}};
     AUTO(buf_done) struct buf scratch = BUF_NULL, again = BUF_NULL;
     struct relay_answer a, b;
     struct err e;
