@@ -18,6 +18,35 @@ static int read_json(const char *path, struct json **ret, struct err *e)
     return r < 0 ? err_wrap(e, r, "%s", path) : 0;
 }
 
+/* A file of JSON, read once for all who look into it. */
+struct parsed {
+    struct json *json; /* NULL where there is none, or it cannot be read */
+    int code;          /* why not, 0 where there is none */
+    struct err err;
+};
+
+static struct parsed parse(const char *path)
+{
+    struct parsed p = {.json = NULL};
+
+    if (path)
+        p.code = read_json(path, &p.json, &p.err);
+    return p;
+}
+
+static void parsed_done(struct parsed *p)
+{
+    json_free(p->json);
+}
+DEFINE_CLEANUP_EMBEDDED(struct parsed, parsed_done)
+
+static int parsed_check(const struct parsed *p, struct err *e)
+{
+    if (p->code < 0 && e)
+        *e = p->err;
+    return p->code;
+}
+
 /* A single id or an array of them. */
 static void take_eos(struct model_text *t, const struct json *ids)
 {
@@ -33,9 +62,10 @@ static void take_eos(struct model_text *t, const struct json *ids)
 }
 
 /* The first of generation_config, config and its text_config that names any (wire.md §8.3). */
-static int load_eos(struct model_text *t, const struct model_files *files, struct err *e)
+static int load_eos(struct model_text *t, const struct model_files *files,
+                    const struct parsed *config, struct err *e)
 {
-    AUTO(json_free) struct json *generation = NULL, *config = NULL;
+    AUTO(json_free) struct json *generation = NULL;
     int r;
 
     if (files->generation_config) {
@@ -44,27 +74,20 @@ static int load_eos(struct model_text *t, const struct model_files *files, struc
             return r;
         take_eos(t, json_get(generation, "eos_token_id"));
     }
-    if (t->n_eos_ids || !files->config)
+    if (t->n_eos_ids)
         return 0;
-    r = read_json(files->config, &config, e);
-    if (r < 0)
-        return r;
-    take_eos(t, json_get(config, "eos_token_id"));
+    take_eos(t, json_get(config->json, "eos_token_id"));
     if (!t->n_eos_ids)
-        take_eos(t, json_path(config, "text_config", "eos_token_id", NULL));
-    return 0;
+        take_eos(t, json_path(config->json, "text_config", "eos_token_id", NULL));
+    return parsed_check(config, e);
 }
 
 /* Models have rows for more ids than their tokenizers give; a config that cannot be read says none. */
-static void count_ids(struct model_text *t, const struct model_files *files)
+static void count_ids(struct model_text *t, const struct json *config)
 {
-    AUTO(json_free) struct json *config = NULL;
-    struct err e;
     int64_t size;
 
     t->vocabulary = tokenizer_id_limit(t->tokenizer);
-    if (!files->config || read_json(files->config, &config, &e) < 0)
-        return;
     if ((json_get_i64(json_get(config, "text_config"), "vocab_size", &size) ||
          json_get_i64(config, "vocab_size", &size)) &&
         size > t->vocabulary)
@@ -73,21 +96,12 @@ static void count_ids(struct model_text *t, const struct model_files *files)
 
 /* --- images ----------------------------------------------------------------------------------- */
 
-/* What is missing or cannot be read says nothing. */
-static struct json *read_if_any(const char *path)
-{
-    struct json *ret = NULL;
-    struct err e;
-
-    return path && read_json(path, &ret, &e) == 0 ? ret : NULL;
-}
-
-static struct json *read_beside(const char *path, const char *name)
+static struct parsed parse_beside(const char *path, const char *name)
 {
     const char *end = path ? strrchr(path, '/') : NULL;
     AUTO(mem_free) char *other = end ? xasprintf("%.*s/%s", (int)(end - path), path, name) : NULL;
 
-    return read_if_any(other);
+    return parse(other);
 }
 
 /* The token that is all of @text. */
@@ -130,13 +144,14 @@ static const char *first_text(const struct json *tokenizer_config)
     return text ? text : json_get_cstr(bos, "content");
 }
 
-static void load_images(struct model_text *t, const struct model_files *files, const char *model)
+/* What is missing or cannot be read says nothing. */
+static void load_images(struct model_text *t, const struct model_files *files, const char *model,
+                        const struct json *config, const struct json *tokenizer_config)
 {
-    AUTO(json_free) struct json *config = read_if_any(files->config);
-    AUTO(json_free) struct json *tokenizer_config = read_if_any(files->tokenizer_config);
-    AUTO(json_free) struct json *processor = read_beside(files->config, "preprocessor_config.json");
+    AUTO(parsed_done)
+    struct parsed processor = parse_beside(files->config, "preprocessor_config.json");
 
-    image_tokens_read(&t->images.tokens, str_from(model), config, processor);
+    image_tokens_read(&t->images.tokens, str_from(model), config, processor.json);
     find_marks(t);
     t->images.begins = find_token(t, first_text(tokenizer_config), &t->images.first);
 }
@@ -144,35 +159,32 @@ static void load_images(struct model_text *t, const struct model_files *files, c
 /* --- chat ------------------------------------------------------------------------------------- */
 
 /* A config that cannot be read says nothing. */
-static struct chat *load_native(const struct model_files *files, const char *name,
+static struct chat *load_native(const struct json *config, const char *name,
                                 enum chat_release release)
 {
-    AUTO(json_free) struct json *config = NULL;
     struct chat_model m = {.name = str_from(name)};
-    struct err e;
 
-    if (files->config && read_json(files->config, &config, &e) == 0)
+    if (config)
         m.type = str_from(json_get_cstr(config, "model_type"));
     return chat_load_native(&m, release);
 }
 
-static int load_chat(struct model_text *t, const struct model_files *files, const char *name,
-                     enum template_style style, enum chat_release release, struct err *e)
+static int load_chat(struct model_text *t, const struct model_files *files,
+                     const struct parsed *tokenizer_config, enum template_style style,
+                     enum chat_release release, struct err *e)
 {
-    AUTO(json_free) struct json *config = NULL;
     AUTO(buf_done) struct buf template = BUF_NULL;
     struct err why;
     int r;
 
-    t->chat = load_native(files, name, release);
     if (t->chat || !files->tokenizer_config)
         return 0;
-    r = read_json(files->tokenizer_config, &config, e);
+    r = parsed_check(tokenizer_config, e);
     if (r == 0 && files->chat_template)
         r = file_read(files->chat_template, TOKENIZER_MAX_FILE, &template, e);
     if (r < 0)
         return err_wrap(e, r, "chat template");
-    r = chat_load(&t->chat, config, buf_str(&template), style, release, &why);
+    r = chat_load(&t->chat, tokenizer_config->json, buf_str(&template), style, release, &why);
     if (r < 0 && r != -ENOENT)
         (void)err_set(&t->lacks, r, "no chat completions: %s", why.text);
     return 0;
@@ -206,20 +218,25 @@ int model_text_load(struct model_text *ret, const struct model_card *card,
 {
     AUTO(model_files_done) struct model_files files = {0};
     AUTO(model_text_done) struct model_text t = {.tokenizer = NULL};
+    AUTO(parsed_done) struct parsed config = {.json = NULL}, tokenizer_config = {.json = NULL};
     int r = model_files_resolve(card, places, given, n_given, &files, e);
 
     if (r == 0)
         r = load_tokenizer(&t, &files, e);
+    if (r < 0)
+        return r;
+    config = parse(files.config);
+    tokenizer_config = parse(files.tokenizer_config);
+    t.chat = load_native(config.json, card->display_name, release);
+    r = load_chat(&t, &files, &tokenizer_config, style, release, e);
     if (r == 0)
-        r = load_chat(&t, &files, card->display_name, style, release, e);
-    if (r == 0)
-        r = load_eos(&t, &files, e);
+        r = load_eos(&t, &files, &config, e);
     if (r < 0)
         return r;
     if (release == CHAT_OF_1)
         tokenizer_leave_length(t.tokenizer);
-    count_ids(&t, &files);
-    load_images(&t, &files, card->source_path);
+    count_ids(&t, config.json);
+    load_images(&t, &files, card->source_path, config.json, tokenizer_config.json);
     t.n_fetched = files.n_fetched;
     t.n_differ = files.n_differ;
     t.hold = TAKE(files.hold);
