@@ -173,18 +173,15 @@ static uint64_t salted_seed(const struct pool *p, struct str salt)
 size_t pool_hash_local(const struct pool *p, struct str salt, const uint32_t *tokens,
                        size_t n_tokens, uint64_t *ret_local)
 {
-    uint32_t block_size = scheduler_block_size(p->scheduler);
-    uint64_t seed = salted_seed(p, salt);
-    size_t n;
+    const struct block_naming nm = {.seed = p->salts_first ? p->seed : salted_seed(p, salt),
+                                    .block_size = scheduler_block_size(p->scheduler),
+                                    .eagle = p->eagle && !p->salts_first};
+    size_t n = block_hash_local_named(&nm, tokens, n_tokens, ret_local);
 
-    if (p->salts_first) {
-        n = block_hash_local_seeded(p->seed, tokens, n_tokens, block_size, ret_local);
-        if (n && salt.len)
-            (void)block_hash_local_seeded(seed, tokens, block_size, block_size, ret_local);
-        return n;
-    }
-    return p->eagle ? block_hash_local_eagle_seeded(seed, tokens, n_tokens, block_size, ret_local)
-                    : block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
+    if (p->salts_first && n && salt.len)
+        (void)block_hash_local_seeded(salted_seed(p, salt), tokens, nm.block_size, nm.block_size,
+                                      ret_local);
+    return n;
 }
 
 size_t pool_hash(const struct pool *p, struct str salt, const uint32_t *tokens, size_t n_tokens,

@@ -119,15 +119,15 @@ static void hash_media(const struct block_naming *nm, const uint32_t *tokens, si
     }
 }
 
-size_t block_hash_local_media(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
-                              uint32_t block_size, const struct block_media *media, size_t n_media,
-                              uint64_t *ret_local)
+size_t block_hash_local_named(const struct block_naming *nm, const uint32_t *tokens,
+                              size_t n_tokens, uint64_t *ret_local)
 {
-    const struct block_naming nm = {
-        .seed = seed, .block_size = block_size, .media = media, .n_media = n_media};
-    size_t n = block_hash_local_seeded(seed, tokens, n_tokens, block_size, ret_local);
+    size_t n =
+        nm->eagle
+            ? block_hash_local_eagle_seeded(nm->seed, tokens, n_tokens, nm->block_size, ret_local)
+            : block_hash_local_seeded(nm->seed, tokens, n_tokens, nm->block_size, ret_local);
 
-    hash_media(&nm, tokens, block_size, n, ret_local);
+    hash_media(nm, tokens, nm->block_size + (nm->eagle ? 1u : 0u), n, ret_local);
     return n;
 }
 
@@ -232,10 +232,7 @@ size_t block_hash_prompt_named(const struct block_naming *nm, const uint32_t *to
     if (!nm->eagle && !nm->n_media)
         return block_hash_prompt(nm->seed, tokens, n_tokens, nm->block_size, ret_local,
                                  ret_sequence);
-    n = nm->eagle
-            ? block_hash_local_eagle_seeded(nm->seed, tokens, n_tokens, nm->block_size, ret_local)
-            : block_hash_local_seeded(nm->seed, tokens, n_tokens, nm->block_size, ret_local);
-    hash_media(nm, tokens, nm->block_size + (nm->eagle ? 1u : 0u), n, ret_local);
+    n = block_hash_local_named(nm, tokens, n_tokens, ret_local);
     block_hash_sequence(ret_local, n, ret_sequence);
     return n;
 }

@@ -52,14 +52,10 @@ uint32_t block_media_token(uint64_t mm_hash);
 /* By block, then by hash. */
 void block_media_sort(struct block_media *media, size_t n);
 /*
- * block_hash_local_seeded() of a prompt with media, which all have the same tokens: behind its tokens a
- * block has the hashes of what lies in it, as u64 little endian (router.md §1.2). @media is sorted, an
- * object that is named twice counts twice; what is of no full block is ignored.
+ * All that tells blocks of the same tokens apart. Behind its tokens a block has the hashes of the media
+ * that lie in it, as u64 little endian (router.md §1.2): sorted, an object that is named twice counts
+ * twice, and what is of no full block is ignored.
  */
-size_t block_hash_local_media(uint64_t seed, const uint32_t *tokens, size_t n_tokens,
-                              uint32_t block_size, const struct block_media *media, size_t n_media,
-                              uint64_t *ret_local);
-/* All that tells blocks of the same tokens apart; media are sorted, as above. */
 struct block_naming {
     uint64_t seed;
     uint32_t block_size;
@@ -67,7 +63,10 @@ struct block_naming {
     const struct block_media *media;
     size_t n_media;
 };
-/* block_hash_prompt() of blocks that are named so: at most n_tokens / block_size. */
+/* block_hash_local() of blocks that are named so: at most n_tokens / block_size. */
+size_t block_hash_local_named(const struct block_naming *nm, const uint32_t *tokens,
+                              size_t n_tokens, uint64_t *ret_local);
+/* block_hash_prompt() of the same. */
 size_t block_hash_prompt_named(const struct block_naming *nm, const uint32_t *tokens,
                                size_t n_tokens, uint64_t *ret_local, uint64_t *ret_sequence);
 /* @ret_sequence may be @local itself. */

@@ -128,6 +128,15 @@ static void images_have_tokens_of_their_own(void **state)
     assert_int_equal(block_media_token(0), 1000000);
 }
 
+static size_t hash_with(const struct block_media *media, size_t n_media, const uint32_t *tokens,
+                        size_t n_tokens, uint64_t *ret_local)
+{
+    const struct block_naming nm = {
+        .seed = BLOCK_HASH_SEED, .block_size = 4, .media = media, .n_media = n_media};
+
+    return block_hash_local_named(&nm, tokens, n_tokens, ret_local);
+}
+
 static void media_tell_blocks_of_the_same_tokens_apart(void **state)
 {
     static const uint32_t tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
@@ -136,15 +145,15 @@ static void media_tell_blocks_of_the_same_tokens_apart(void **state)
     uint64_t local[3];
 
     (void)state;
-    assert_int_equal(block_hash_local_media(BLOCK_HASH_SEED, tokens, 12, 4, one, 1, local), 3);
+    assert_int_equal(hash_with(one, 1, tokens, 12, local), 3);
     assert_int_equal(local[0], UINT64_C(9143094415614847814));
     assert_int_equal(local[1], UINT64_C(13619451749487848906));
     assert_int_equal(local[2], UINT64_C(1088361764653601668));
-    (void)block_hash_local_media(BLOCK_HASH_SEED, tokens, 12, 4, twice, 2, local);
+    (void)hash_with(twice, 2, tokens, 12, local);
     assert_int_equal(local[0], UINT64_C(10381944540384825961));
     assert_int_equal(local[1], UINT64_C(12124091508212882195));
     block_media_sort(some, 2);
-    (void)block_hash_local_media(BLOCK_HASH_SEED, tokens, 12, 4, some, 2, local);
+    (void)hash_with(some, 2, tokens, 12, local);
     assert_int_equal(local[0], UINT64_C(13429469677865469331));
     assert_int_equal(local[2], UINT64_C(1088361764653601668));
 }
@@ -157,7 +166,7 @@ static void media_of_a_block_are_hashed_in_ascending_order(void **state)
 
     (void)state;
     block_media_sort(media, 2);
-    assert_int_equal(block_hash_local_media(BLOCK_HASH_SEED, tokens, 4, 4, media, 2, &local), 1);
+    assert_int_equal(hash_with(media, 2, tokens, 4, &local), 1);
     assert_int_equal(local, UINT64_C(6622392644170505465));
 }
 
@@ -211,7 +220,7 @@ static void blocks_with_all_that_names_them(void **state)
         if (nm.eagle)
             (void)block_hash_local_eagle_seeded(9, tokens, 13, 4, want);
         else
-            (void)block_hash_local_media(9, tokens, 13, 4, media, nm.n_media, want);
+            (void)block_hash_local_named(&nm, tokens, 13, want);
         assert_true(local[0] == want[0] && local[2] == want[2]);
         assert_true((local[1] == want[1]) == (!nm.eagle || !nm.n_media));
         block_hash_sequence(local, 3, want);

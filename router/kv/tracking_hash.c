@@ -82,10 +82,9 @@ size_t tracking_hash_sequence(const struct tracking_key *key, const struct track
                               const uint32_t *tokens, size_t n_tokens, uint64_t *ret_sequence)
 {
     struct tracking_seeds seeds = tracking_hash_seeds(key, scope);
-    size_t n = scope->eagle ? block_hash_local_eagle_seeded(seeds.block, tokens, n_tokens,
-                                                            scope->block_size, ret_sequence)
-                            : block_hash_local_seeded(seeds.block, tokens, n_tokens,
-                                                      scope->block_size, ret_sequence);
+    const struct block_naming nm = {
+        .seed = seeds.block, .block_size = scope->block_size, .eagle = scope->eagle};
+    size_t n = block_hash_local_named(&nm, tokens, n_tokens, ret_sequence);
 
     block_hash_sequence_seeded(seeds.chain, ret_sequence, n, ret_sequence);
     return n;

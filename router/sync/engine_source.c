@@ -107,20 +107,22 @@ static size_t take_blocks(struct engine_source *s, const struct engine_event *in
 {
     size_t n = MIN(in->n_hashes, in->n_tokens / s->conf.block_size);
     struct str first = in->first_salt.len ? in->first_salt : in->salt;
-    uint64_t seed = block_hash_seed(in->lora_name, STR_NULL) + take_salt(s, in, n);
-    size_t n_media = take_media(s, in);
+    struct block_naming nm = {.seed =
+                                  block_hash_seed(in->lora_name, STR_NULL) + take_salt(s, in, n),
+                              .block_size = s->conf.block_size,
+                              .n_media = take_media(s, in)};
 
     if (n > s->cap) {
         s->cap = n;
         s->blocks = xreallocarray(s->blocks, n, sizeof(*s->blocks));
         s->hashes = xreallocarray(s->hashes, n, sizeof(*s->hashes));
     }
-    (void)block_hash_local_media(seed, in->tokens, n * s->conf.block_size, s->conf.block_size,
-                                 s->media, n_media, s->hashes);
-    if (s->conf.salts_first && first.len && !in->parent_hash.set && n)
-        (void)block_hash_local_media(block_hash_seed(in->lora_name, first), in->tokens,
-                                     s->conf.block_size, s->conf.block_size, s->media, n_media,
-                                     s->hashes);
+    nm.media = s->media;
+    (void)block_hash_local_named(&nm, in->tokens, n * nm.block_size, s->hashes);
+    if (s->conf.salts_first && first.len && !in->parent_hash.set && n) {
+        nm.seed = block_hash_seed(in->lora_name, first);
+        (void)block_hash_local_named(&nm, in->tokens, nm.block_size, s->hashes);
+    }
     for (size_t i = 0; i < n; i++)
         s->blocks[i] = (struct kv_block){in->hashes[i], s->hashes[i]};
     return n;

@@ -160,6 +160,10 @@ static void say(struct engine *en, uint64_t hash, bool heard)
 static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
 {
     struct bench *b = arg;
+    const struct block_naming nm = {.seed = block_hash_seed(str_from(b->adapter), b->salt),
+                                    .block_size = BLOCK_SIZE,
+                                    .media = b->media,
+                                    .n_media = b->n_media};
     uint64_t local;
 
     assert_true(ev->worker_id == WORKER && ev->dp_rank == 2);
@@ -168,10 +172,7 @@ static void on_event(void *arg, const struct kv_event *ev, uint64_t sent_ms)
     case KV_STORED:
         assert_int_equal(sent_ms, 1500);
         assert_int_equal(ev->n_blocks, 1);
-        assert_int_equal(block_hash_local_media(block_hash_seed(str_from(b->adapter), b->salt),
-                                                TOKENS, BLOCK_SIZE, BLOCK_SIZE, b->media,
-                                                b->n_media, &local),
-                         1);
+        assert_int_equal(block_hash_local_named(&nm, TOKENS, BLOCK_SIZE, &local), 1);
         assert_true(ev->blocks[0].tokens_hash == local);
         buf_printf(&b->log, "S%u ", (unsigned)ev->blocks[0].block_hash);
         break;
