@@ -27,7 +27,7 @@ struct request_batch {
     struct buf *choices;      /* of an answer that is not streamed */
     size_t n, n_left, per_prompt;
     size_t refs; /* members that are not freed, and who works on the batch */
-    bool begun, ended;
+    bool ended;
     struct usage usage; /* of all */
     uint64_t created;
 };
@@ -106,11 +106,7 @@ static void drained(void *arg)
 
 static void write_out(struct request_batch *b, struct str bytes)
 {
-    if (!b->begun) {
-        b->begun = true;
-        http_on_drained(b->x, drained, b);
-        event_stream_open(b->x);
-    }
+    event_stream_open(b->x);
     http_stream_write(b->x, bytes);
 }
 
@@ -261,6 +257,7 @@ void request_batch_serve(const struct request_parts *parts)
     (void)memcpy(b->id, b->members[0]->id, sizeof(b->id));
     request_tell_id(b->x, b->id);
     http_on_gone(b->x, gone, b);
+    http_on_drained(b->x, drained, b);
     event_stream_keep_alive(b->x, b->in.stream ? b->s->keep_alive_ms : 0);
     for (size_t i = 0; i < b->n && !b->ended; i++)
         request_start(b->members[i]);
