@@ -172,27 +172,48 @@ def differs(want, got):
     return json.dumps(got[0], ensure_ascii=False) if got[0] not in want else None
 
 
+class Comparison:
+    """What both frontends make of texts, where each difference has to be one of a list, and each line of that is needed."""
+
+    def __init__(self, deviations):
+        self.deviations, self.needed, self.same, self.wrong = deviations, set(), 0, []
+
+    def take(self, name, how, text, want, got):
+        what = differs(want, got)
+        if what is None:
+            self.same += 1
+            return
+        known = [i for i, (*patterns, _) in enumerate(self.deviations) if self.fits(patterns, (name, how, text), what)][:1]
+        self.needed.update(known)
+        if not known:
+            self.wrong.append((name, how, text, want, what))
+
+    @staticmethod
+    def fits(patterns, case, what):
+        """The name and how it is asked are matched whole; of texts and what ours says the beginning."""
+        *of_case, said_so = patterns
+        matches = [re.fullmatch, re.fullmatch, re.match]
+        return all(match(pattern, text) for match, pattern, text in zip(matches, of_case, case)) and re.match(said_so, what)
+
+    def check(self, same):
+        assert not self.wrong, "\n".join(map(str, self.wrong))
+        assert self.needed == {*range(len(self.deviations))} and self.same > same
+
+
 def test_calls(rig):
     """The reference knows no parser that is not here, and ours says the same however the text is cut."""
     assert {*names("tool")} == {*TEXTS, "harmony"}
     rig.start_all({name: {"tool_call_parser": name, "reasoning_parser": name if name in PAIRED else None} for name in TEXTS})
     theirs, ours = rig.reference(NEWEST), rig.ours()
-    needed, same, wrong = set(), 0, []
+    compared = Comparison(DEVIATIONS)
     for name in TEXTS:
         for kind, text in variants(name):
             if name in SAME and kind not in ALIAS_KINDS:
                 continue
             want = [one for pieces in (tokens(text), [text]) for one in answers(theirs, rig, name, pieces, tools=TOOLS)]
             got = [one for pieces in (tokens(text), [text], pieces_of(text, 1)) for one in answers(ours, rig, name, pieces, tools=TOOLS)]
-            what = differs(want, got)
-            known = [i for i, (who, kinds, said_so, _) in enumerate(DEVIATIONS)
-                     if what and re.fullmatch(who, name) and re.fullmatch(kinds, kind) and re.match(said_so, what)][:1]
-            same += what is None
-            needed.update(known)
-            if what and not known:
-                wrong.append((name, kind, text, want, what))
-    assert not wrong, "\n".join(map(str, wrong))
-    assert needed == {*range(len(DEVIATIONS))} and same > 200
+            compared.take(name, kind, text, want, got)
+    compared.check(same=200)
 
 
 def test_thoughts(rig):
@@ -201,18 +222,11 @@ def test_thoughts(rig):
     assert {*THOUGHT_MARKS, *THOUGHT_ALIASES} < {*parsers}
     rig.start_all({name: {"reasoning_parser": name, "tool_call_parser": None} for name in parsers})
     theirs, ours = rig.reference(NEWEST), rig.ours()
-    needed, same, wrong = set(), 0, []
+    compared = Comparison(THOUGHT_DEVIATIONS)
     for name, (asked, more) in itertools.product(parsers, ASKED.items()):
         for pieces in thought_texts(name, 1 if name in THOUGHT_ALIASES else 2 if asked else 3):
             text = "".join(pieces)
             want = [one for cut in (split_tokens(pieces), [text]) for one in answers(theirs, rig, name, cut, **more)]
             got = [one for cut in (split_tokens(pieces), [text], pieces_of(text, 1)) for one in answers(ours, rig, name, cut, **more)]
-            what = differs(want, got)
-            known = [i for i, (who, how, which, said_so, _) in enumerate(THOUGHT_DEVIATIONS)
-                     if what and re.fullmatch(who, name) and re.fullmatch(how, asked) and re.match(which, text) and re.match(said_so, what)][:1]
-            same += what is None
-            needed.update(known)
-            if what and not known:
-                wrong.append((name, asked, text, want, what))
-    assert not wrong, "\n".join(map(str, wrong))
-    assert needed == {*range(len(THOUGHT_DEVIATIONS))} and same > 1500
+            compared.take(name, asked, text, want, got)
+    compared.check(same=1500)
