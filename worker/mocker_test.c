@@ -72,6 +72,18 @@ static void on_stopped(void *arg)
     *(bool *)arg = true;
 }
 
+static struct mocker *start(char **args, int n_args, struct mocker_conf *ret_conf,
+                            struct loop **ret_loop)
+{
+    struct mocker *m = NULL;
+    struct err e;
+
+    EXPECT_OK(mocker_conf_load(ret_conf, n_args, args, fake_env, &e), &e);
+    EXPECT_OK(loop_new(ret_loop, &e), &e);
+    EXPECT_OK(mocker_start(&m, *ret_loop, ret_conf, &e), &e);
+    return m;
+}
+
 static void it_registers_reports_and_withdraws(void **state)
 {
     char *args[] = {(char[]){"dynamo-mocker"},
@@ -84,15 +96,12 @@ static void it_registers_reports_and_withdraws(void **state)
                     NULL};
     AUTO(mocker_conf_done) struct mocker_conf conf;
     struct buf body = BUF_NULL;
-    struct mocker *m = NULL;
+    struct mocker *m;
     struct loop *loop = NULL;
     bool stopped = false;
-    struct err e;
 
     (void)state;
-    EXPECT_OK(mocker_conf_load(&conf, 7, args, fake_env, &e), &e);
-    EXPECT_OK(loop_new(&loop, &e), &e);
-    EXPECT_OK(mocker_start(&m, loop, &conf, &e), &e);
+    m = start(args, 7, &conf, &loop);
     LOOP_UNTIL(loop, count_files("mdc") == 2 && count_files("instances") == 2);
     assert_int_equal(count_files("event_channels"), 0);
 
@@ -135,17 +144,14 @@ static void it_is_healthy_from_the_start_where_that_is_asked_for(void **state)
                     (char[]){"3600"},           NULL};
     AUTO(mocker_conf_done) struct mocker_conf conf;
     struct buf body = BUF_NULL;
-    struct mocker *m = NULL;
+    struct mocker *m;
     struct loop *loop = NULL;
     bool stopped = false;
-    struct err e;
 
     (void)state;
     own_vars = vars;
-    EXPECT_OK(mocker_conf_load(&conf, 5, args, fake_env, &e), &e);
+    m = start(args, 5, &conf, &loop);
     own_vars = NULL;
-    EXPECT_OK(loop_new(&loop, &e), &e);
-    EXPECT_OK(mocker_start(&m, loop, &conf, &e), &e);
     assert_int_equal(get(loop, m, "/my/health", &body), 200);
     assert_non_null(strstr(buf_cstr(&body), "{\"status\":\"ready\""));
     assert_non_null(strstr(buf_cstr(&body), "{\"generate\":\"notready\"}"));
