@@ -186,8 +186,7 @@ static void job_end(struct mock_job *j)
 {
     struct mock_worker *w = j->rank->worker;
 
-    metric_observe(w->metrics.duration, (double)(clock_now_ns() - j->start_ns) / 1e9);
-    metric_add(w->metrics.inflight, -1);
+    call_over(&w->metrics.calls, clock_now_ns() - j->start_ns);
     list_remove(&j->link);
     w->n_jobs--;
     bootstrap_fetch_cancel(j->fetch);
@@ -204,7 +203,7 @@ struct mock_job *mock_job_cancel(struct mock_job *j)
     if (!j)
         return NULL;
     rk = j->rank;
-    metric_add(rk->worker->metrics.cancelled, 1);
+    metric_add(rk->worker->metrics.calls.cancelled, 1);
     j->seq = engine_cancel(rk->engine, j->seq);
     job_end(j);
     tell_load(rk); /* the pass that it was in may have long to go */
@@ -375,7 +374,7 @@ int mock_worker_submit(struct mock_worker *w, struct arena *take_arena,
     }
     list_append(&w->jobs, &j->link);
     w->n_jobs++;
-    metric_add(w->metrics.inflight, 1);
+    metric_add(w->metrics.calls.inflight, 1);
     arm(w);
     *ret = j;
     return 0;
@@ -395,7 +394,7 @@ static void plane_item(void *arg, struct mock_worker *w, const struct engine_out
 
     buf_clear(&w->item);
     engine_output_put(&w->item, o);
-    metric_add(w->metrics.response_bytes, (double)w->item.len);
+    call_answered(&w->metrics.calls, w->item.len);
     plane_request_item(pj->request, buf_str(&w->item));
 }
 
@@ -445,8 +444,8 @@ static void on_generate(void *arg, struct plane_request *request)
     struct plane_job *pj;
     struct err e;
 
-    metric_add(w->metrics.requests, 1);
-    metric_add(w->metrics.request_bytes, (double)body.len);
+    metric_add(w->metrics.calls.requests, 1);
+    metric_add(w->metrics.calls.request_bytes, (double)body.len);
     if (engine_request_parse(a, body, &rq, &e) < 0) {
         arena_free(a);
         metric_add(w->metrics.errors[WORKER_ERROR_DESERIALIZATION], 1);

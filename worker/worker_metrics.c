@@ -1,30 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/worker_metrics.h"
 
-static const double DURATIONS[] = {.005, .01, .025, .05, .1, .25, .5,  1,  2.5,
-                                   5,    10,  20,   30,  60, 120, 300, 600};
 static const char *const ERRORS[WORKER_ERROR_COUNT] = {"deserialization", "generate"};
-
-static struct metric *endpoint_series(struct metric_registry *r, const char *name, const char *help,
-                                      enum metric_type type, const char *const labels[4])
-{
-    const struct metric_desc desc = {
-        .name = name,
-        .help = help,
-        .type = type,
-        .labels = {"dynamo_namespace", "dynamo_component", "dynamo_endpoint", "model"},
-        .buckets = type == METRIC_HISTOGRAM ? DURATIONS : NULL,
-        .n_buckets = type == METRIC_HISTOGRAM ? ARRAY_LEN(DURATIONS) : 0,
-    };
-
-    return metric_series(metric_family(r, &desc), labels);
-}
 
 struct endpoint_metrics endpoint_metrics_of(struct metric_registry *r, const char *ns,
                                             const char *component, const char *endpoint,
                                             const char *model)
 {
-    const char *const labels[4] = {ns, component, endpoint, model};
+    const struct call_labels labels = {
+        .ns = ns, .component = component, .endpoint = endpoint, .model = model};
     const struct metric_desc errors = {
         .name = "dynamo_component_errors_total",
         .help = "Requests that failed, by kind",
@@ -32,22 +16,9 @@ struct endpoint_metrics endpoint_metrics_of(struct metric_registry *r, const cha
         .labels = {"dynamo_namespace", "dynamo_component", "dynamo_endpoint", "model",
                    "error_type"},
     };
-    struct endpoint_metrics m = {
-        .requests = endpoint_series(r, "dynamo_component_requests_total", "Requests taken",
-                                    METRIC_COUNTER, labels),
-        .inflight = endpoint_series(r, "dynamo_component_inflight_requests", "Requests under way",
-                                    METRIC_GAUGE, labels),
-        .duration =
-            endpoint_series(r, "dynamo_component_request_duration_seconds",
-                            "From taking a request to its last item", METRIC_HISTOGRAM, labels),
-        .request_bytes = endpoint_series(r, "dynamo_component_request_bytes_total",
-                                         "Bytes of requests", METRIC_COUNTER, labels),
-        .response_bytes = endpoint_series(r, "dynamo_component_response_bytes_total",
-                                          "Bytes of items", METRIC_COUNTER, labels),
-        .cancelled = endpoint_series(r, "dynamo_component_cancellation_total",
-                                     "Requests that the frontend ended", METRIC_COUNTER, labels),
-    };
+    struct endpoint_metrics m;
 
+    call_metrics_init(&m.calls, r, &labels);
     for (size_t i = 0; i < WORKER_ERROR_COUNT; i++)
         m.errors[i] =
             metric_with(metric_family(r, &errors), ns, component, endpoint, model, ERRORS[i]);

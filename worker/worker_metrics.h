@@ -5,12 +5,13 @@
 #pragma once
 
 #include "lib/base/metric.h"
+#include "router/service/call_metrics.h"
 #include "router/wire/plane_server.h"
 
 enum worker_error { WORKER_ERROR_DESERIALIZATION, WORKER_ERROR_GENERATE, WORKER_ERROR_COUNT };
 
 struct endpoint_metrics {
-    struct metric *requests, *inflight, *duration, *request_bytes, *response_bytes, *cancelled;
+    struct call_metrics calls;
     struct metric *errors[WORKER_ERROR_COUNT];
 };
 

@@ -9,36 +9,47 @@ static const double SECONDS[] = {.005, .01, .025, .05, .1, .25, .5,  1,  2.5,
 
 struct series_of {
     struct metric_registry *registry;
-    const struct call_labels *labels;
-    const char *worker_id;
+    struct metric_desc desc; /* but for its name, help and type */
+    const char *values[METRIC_LABELS_MAX];
+    size_t n;
 };
+
+static void label(struct series_of *of, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    of->desc.labels[of->n] = name;
+    of->values[of->n++] = value;
+}
 
 static struct metric *series(const struct series_of *of, const char *name, const char *help,
                              enum metric_type type)
 {
-    const struct call_labels *l = of->labels;
     AUTO(mem_free) char *full = xasprintf("dynamo_component_%s", name);
-    const struct metric_desc d = {.name = full,
-                                  .help = help,
-                                  .type = type,
-                                  .labels = {"dynamo_namespace", "dynamo_component",
-                                             "dynamo_endpoint", "service", "worker_id",
-                                             l->type ? "type" : NULL},
-                                  .buckets = type == METRIC_HISTOGRAM ? SECONDS : NULL,
-                                  .n_buckets = type == METRIC_HISTOGRAM ? ARRAY_LEN(SECONDS) : 0};
+    struct metric_desc d = of->desc;
 
-    /* What the reference calls a service is the component. */
-    return metric_with(metric_family(of->registry, &d), l->ns, l->component, l->endpoint,
-                       l->component, of->worker_id, l->type);
+    d.name = full;
+    d.help = help;
+    d.type = type;
+    d.buckets = type == METRIC_HISTOGRAM ? SECONDS : NULL;
+    d.n_buckets = type == METRIC_HISTOGRAM ? ARRAY_LEN(SECONDS) : 0;
+    return metric_series(metric_family(of->registry, &d), of->values);
 }
 
 void call_metrics_init(struct call_metrics *m, struct metric_registry *r,
-                       const struct call_labels *labels)
+                       const struct call_labels *l)
 {
+    struct series_of of = {.registry = r};
     char id[24];
-    const struct series_of of = {r, labels, id};
 
-    (void)snprintf(id, sizeof(id), "%" PRIx64, labels->instance_id);
+    (void)snprintf(id, sizeof(id), "%" PRIx64, l->instance_id);
+    label(&of, "dynamo_namespace", l->ns);
+    label(&of, "dynamo_component", l->component);
+    label(&of, "dynamo_endpoint", l->endpoint);
+    label(&of, "model", l->model);
+    label(&of, "service", l->model ? NULL : l->component); /* as the reference calls it */
+    label(&of, "worker_id", l->model ? NULL : id);
+    label(&of, "type", l->type);
     m->requests = series(&of, "requests_total", "Requests taken", METRIC_COUNTER);
     m->inflight = series(&of, "inflight_requests", "Requests under way", METRIC_GAUGE);
     m->cancelled =

@@ -16,12 +16,13 @@ struct call_metrics {
 
 struct call_labels {
     const char *ns, *component, *endpoint;
+    const char *model;    /* that workers name; NULL = service and worker_id, as routers do */
     const char *type;     /* of endpoints that have one; NULL = there is no such label */
-    uint64_t instance_id; /* of the component's records */
+    uint64_t instance_id; /* of a router's records */
 };
 /* The series live as long as @r. */
 void call_metrics_init(struct call_metrics *m, struct metric_registry *r,
-                       const struct call_labels *labels);
+                       const struct call_labels *l);
 
 void call_begun(const struct call_metrics *m, size_t bytes);
 void call_answered(const struct call_metrics *m, size_t bytes);

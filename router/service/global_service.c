@@ -155,8 +155,11 @@ static int register_endpoints(struct global_service *s, struct err *e)
         if (r < 0)
             break;
         call_metrics_init(&s->shared.calls[i], s->metrics,
-                          &(struct call_labels){ep.ns, ep.component, ep.name, POOL_KIND_WORDS[i],
-                                                ep.instance_id});
+                          &(struct call_labels){.ns = ep.ns,
+                                                .component = ep.component,
+                                                .endpoint = ep.name,
+                                                .type = POOL_KIND_WORDS[i],
+                                                .instance_id = ep.instance_id});
         plane_server_register(s->planes.server, &ep, serve[i], s);
         s->records[i] = (struct worker_records){.plane = s->planes.server,
                                                 .ns = ep.ns,
